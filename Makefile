@@ -15,6 +15,9 @@
 #                   installs what crates/python/tests/requirements.txt lists
 #   make wheels     builds the Python package for release: wheels for x86-64 and aarch64 with glibc and musl, and the
 #                   source distribution, into the folder wheels of the target folder; INSTALLS its tools there
+#   make test-databases  first INSTALLS PostgreSQL and MariaDB from Debian, then runs the commands that the
+#                   documentation has for databases, with servers of its own
+#   make test-restic  restic's tests of its command line, for tabane: RESTIC=CHECKOUT; needs go
 #   make lint       formatting, clippy and documentation, warnings as errors
 #   make sanitize   the tests of the crate with unsafe code, under AddressSanitizer (x86-64 Linux)
 #   make fuzz       runs one fuzz target for a while: FUZZ=backends SECONDS=60, or FUZZ=stored PARSER=directory
@@ -122,6 +125,21 @@ test-packages:
 test-image:
 	contrib/package/test-image.sh "$$($(TARGET))"/dist/tabane-*-oci.tar
 
+# Databases of Debian. The package of a server starts it, if the system starts services; that one is not touched.
+test-databases: test-tools
+	@if command -v apt-get > /dev/null 2>&1; then \
+		if [ "$$(id -u)" = 0 ]; then sudo=; else sudo='sudo -n'; fi; \
+		$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends postgresql mariadb-server \
+			< /dev/null; \
+	fi
+	$(CARGO) test $(CARGOFLAGS) -p tabane --test cli databases -- --include-ignored --show-output
+
+# RESTIC is a checkout of https://github.com/restic/restic.
+RESTIC =
+test-restic:
+	$(CARGO) build $(CARGOFLAGS) -p tabane
+	contrib/restic-tests/run.py --tabane "$$($(TARGET))/debug/tabane" $(RESTIC)
+
 # Rings and clusters once more, with what needs a library of the system.
 LIBFABRIC = /usr/include/rdma/fabric.h
 test-libfabric:
@@ -204,7 +222,7 @@ test-programs:
 test-tools: test-servers
 	@missing=; packages=; \
 	need() { command -v "$$1" > /dev/null 2>&1 || { missing="$$missing $$1"; packages="$$packages $$2"; }; }; \
-	need openssl openssl; need nginx nginx; need curl curl; need xxhsum xxhash; need b3sum b3sum; need setfacl acl; need mkfs.xfs xfsprogs; need mkfs.btrfs btrfs-progs; need setfattr attr; [ -x /usr/sbin/sshd ] || { missing="$$missing sshd"; packages="$$packages openssh-server openssh-client"; }; need python3 python3; { ! command -v apt-get > /dev/null 2>&1 || python3 -c "import ensurepip" 2> /dev/null; } || { missing="$$missing python3-venv"; packages="$$packages python3-venv"; }; \
+	need openssl openssl; need nginx nginx; need curl curl; need xxhsum xxhash; need b3sum b3sum; need setfacl acl; need mkfs.xfs xfsprogs; need mkfs.btrfs btrfs-progs; need setfattr attr; need restic restic; need borg borgbackup; need sqlite3 sqlite3; need unzip unzip; [ -x /usr/sbin/sshd ] || { missing="$$missing sshd"; packages="$$packages openssh-server openssh-client"; }; need python3 python3; { ! command -v apt-get > /dev/null 2>&1 || python3 -c "import ensurepip" 2> /dev/null; } || { missing="$$missing python3-venv"; packages="$$packages python3-venv"; }; \
 	need c++ g++; [ -e /usr/include/cryptopp/vmac.h ] || { missing="$$missing Crypto++"; packages="$$packages libcrypto++-dev"; }; \
 	[ -e $(LIBFABRIC) ] || { missing="$$missing libfabric"; packages="$$packages libfabric-dev"; }; \
 	[ -n "$$missing" ] || exit 0; \
@@ -380,5 +398,5 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: dist test-packages test-image arm-tools test-arm test-arm-short test-arm-programs all book guard build documents figures miri models gpu-check fuzz package wheels test test-all test-examples test-python test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
+.PHONY: dist test-packages test-image arm-tools test-arm test-arm-short test-arm-programs all book guard build documents figures miri models gpu-check fuzz package wheels test test-all test-examples test-python test-databases test-restic test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
 	uninstall clean

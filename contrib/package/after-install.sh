@@ -14,7 +14,7 @@ done
 
 [ -d /run/systemd/system ] || exit 0
 systemctl daemon-reload
-# Daemons that run go on with the new program; a backup that runs ends with the old one.
+# Daemons that run go on with the new program.
 for unit in $units/tabane-*.service; do
     ! grep -q '^Restart=' "$unit" || systemctl try-restart "${unit##*/}" || true
 done

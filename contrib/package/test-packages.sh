@@ -53,7 +53,7 @@ for suite in "$@"; do
     $inside getent group tabane-offload > /dev/null || fail 'there is no group tabane-offload'
     [ "$(stat -c %a "$root/usr/bin/tabane")" = 755 ] || fail 'rights of the command'
 
-    # Over a node that serves: it goes on until systemd starts it anew, and systemd is told to. A backup is not.
+    # Over a node that serves: it goes on until systemd starts it anew, and systemd is told to.
     $inside sh -c 'cd /tmp && tabane -q cluster create c.json --node a=127.0.0.1:26001 --node b=127.0.0.1:26002 \
         --node c=127.0.0.1:26003'
     $inside tabane node serve --node /tmp/c-a.json --dir /tmp/node > "$work/node.log" 2>&1 &
@@ -63,7 +63,6 @@ for suite in "$@"; do
     $inside sh -c 'dpkg -i /tmp/tabane_*.deb'
     kill -0 "$node" || fail "a running node ended while its package was installed: $(cat "$work/node.log")"
     grep -q 'try-restart tabane-node.service' "$root/tmp/systemctl" || fail 'the node was not told to start anew'
-    ! grep -q 'try-restart tabane-backup' "$root/tmp/systemctl" || fail 'a backup was told to start anew'
     kill "$node"
     wait "$node" || true
 

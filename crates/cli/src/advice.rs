@@ -89,6 +89,10 @@ pub fn of_kind(kind: StorageErrorKind) -> Option<&'static str> {
         }
         StorageErrorKind::NoSuchTarget => "`tabane targets` lists them",
         StorageErrorKind::TargetNeeded => "run `tabane heal` first",
+        StorageErrorKind::Cold => {
+            "`tabane warm-up` asks for all that a restore needs, which the service brings back in \
+             minutes to two days, and waits for it"
+        }
         StorageErrorKind::Overtaken => {
             "see `tabane targets`, then run the same command again if it is still wanted"
         }
@@ -118,6 +122,25 @@ pub fn explain(error: &Error) -> String {
 /// The text of an error of mounting, with advice.
 pub fn explain_mount(error: &MountError) -> String {
     with(error.to_string(), of_mount(error).as_deref())
+}
+
+/// The text of an error of an import, with advice.
+pub fn explain_import(error: &tabane_import::Error) -> String {
+    use tabane_import::Error as ImportError;
+    let advice = match error {
+        ImportError::Storage { source, .. } => of_kind(source.kind()),
+        ImportError::NoRepository { .. } => Some("check the path"),
+        ImportError::WrongPassword { .. } => Some(
+            "the password of the source comes from --from-password-file, --from-password-command \
+             or TABANE_FROM_PASSWORD",
+        ),
+        ImportError::UnknownVersion { .. } => {
+            Some("restore with the program that made it, and back up again")
+        }
+        ImportError::Damaged { .. } => Some("repair the source with the program that made it"),
+        _ => None,
+    };
+    with(error.to_string(), advice)
 }
 
 /// The text of a storage's error, with advice.

@@ -1,6 +1,7 @@
 //! The options that all commands take, and how they lead to a repository.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -12,7 +13,9 @@ use clap::builder::{
 use clap::{Arg, ArgAction, Args, Command};
 use tabane_engine::gpu;
 use tabane_index::Cache;
-use tabane_storage::{Name, ObjectKind, RemoteOptions, Storage, StorageError, StorageErrorKind};
+use tabane_storage::{
+    Name, ObjectKind, RemoteOptions, Storage, StorageError, StorageErrorKind, TlsOptions,
+};
 use tabane_store::{Error, ImportedKey, InitOptions, Location, Repository};
 use tabane_striped::cluster::{self, Plan};
 use tabane_striped::{StripedStorage, set_file};
@@ -172,6 +175,14 @@ pub struct FromRepository {
     #[arg(long, value_name = "PLACE|@NAME", env = "TABANE_FROM_REPOSITORY")]
     #[arg(hide_env_values = true)]
     pub from_repo: Option<OsString>,
+    #[command(flatten)]
+    pub password: SourcePassword,
+}
+
+/// The password of the repository that something is copied from.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "The source")]
+pub struct SourcePassword {
     /// Read the password of the source from this file [env: TABANE_FROM_PASSWORD_FILE]
     #[arg(long, value_name = "FILE", conflicts_with = "from_password_command")]
     pub from_password_file: Option<PathBuf>,
@@ -206,16 +217,23 @@ impl FromRepository {
         }
         let mut source = global.clone();
         source.repository.repo.clone_from(&self.from_repo);
-        source
-            .repository
+        Ok(self.password.of(&source))
+    }
+}
+
+impl SourcePassword {
+    /// `global`, but with the password of the source.
+    pub fn of(&self, global: &Global) -> Global {
+        let mut source = global.clone();
+        let repository = &mut source.repository;
+        repository
             .password_file
             .clone_from(&self.from_password_file);
-        source
-            .repository
+        repository
             .password_command
             .clone_from(&self.from_password_command);
-        source.repository.is_source = true;
-        Ok(source)
+        repository.is_source = true;
+        source
     }
 }
 
@@ -258,10 +276,34 @@ pub struct Network {
     #[arg(long, global = true, hide_short_help = true, value_name = "DURATION")]
     #[arg(default_value = "5m", value_parser = format::parse_duration)]
     pub retry_for: Duration,
+    /// Trust the authorities whose certificates are in this file (PEM), beside the system's
+    /// (repeatable)
+    #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
+    pub cacert: Vec<PathBuf>,
+    /// Be known to the server by the certificate and key in this file (PEM)
+    #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
+    pub tls_client_cert: Option<PathBuf>,
+    /// Do not check the server's certificate: whoever is in between can read and change requests
+    #[arg(long, global = true, hide_short_help = true)]
+    pub insecure_tls: bool,
+    /// Store packs with contents of files in this storage class of the object store
+    ///
+    /// Directories, index and snapshots stay in the default class, so that only restores, checks of
+    /// data and prunes that copy read from this one. If it is an archive, `tabane warm-up` first.
+    #[arg(long, global = true, hide_short_help = true, value_name = "CLASS")]
+    pub storage_class: Option<String>,
     /// How data go to the nodes of a cluster: auto, direct, chain, shared or coded
     #[arg(long, global = true, hide_short_help = true, value_name = "PLAN")]
     #[arg(default_value = "auto")]
     pub plan: Plan,
+}
+
+/// What a timer needs to know of a repository.
+pub struct Scheduled {
+    /// Options for all commands.
+    pub options: Vec<String>,
+    /// The directory of the repository, if it is in one.
+    pub directory: Option<PathBuf>,
 }
 
 /// What to do about a missing repository.
@@ -311,6 +353,77 @@ impl Global {
         Ok(match self.resolve_name()?.location()? {
             Location::Single(tabane_storage::Location::Directory(directory)) => Some(directory),
             _ => None,
+        })
+    }
+
+    /// What a command that is started by a timer must be told to work on the same repository.
+    ///
+    /// # Errors
+    /// Without a repository, or without a password that nobody has to type.
+    pub fn for_schedule(&self) -> Result<Scheduled> {
+        let absolute = |path: &Path| {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+            path.into_os_string()
+        };
+        let resolved = self.resolve_name()?;
+        let repository = &self.repository;
+        let mut options: Vec<OsString> = Vec::new();
+        let mut add = |name: &str, value: OsString| options.extend([name.into(), value]);
+        if let Some(config) = &self.config {
+            add("--config", absolute(config));
+        }
+        if let Some(profile) = &self.profile {
+            add("--profile", profile.into());
+        }
+        let directory = resolved.local_directory()?;
+        match (&repository.repo, &directory) {
+            (Some(place), Some(directory)) if !place.as_bytes().starts_with(b"@") => {
+                add("--repo", absolute(directory));
+            }
+            (Some(place), _) => add("--repo", place.clone()),
+            (None, _) => {}
+        }
+        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let file = repository.password_file.clone();
+        let command = repository.password_command.clone();
+        let has_own = file.is_some() || command.is_some();
+        let by_name = &resolved.repository;
+        let is_named = by_name.password_file.is_some() || by_name.password_command.is_some();
+        let file = file.or_else(|| {
+            if has_own || is_named {
+                None
+            } else {
+                variable("TABANE_PASSWORD_FILE").map(PathBuf::from)
+            }
+        });
+        let command = command.or_else(|| {
+            if has_own || is_named || file.is_some() {
+                None
+            } else {
+                variable("TABANE_PASSWORD_COMMAND")
+            }
+        });
+        if file.is_none() && command.is_none() && !is_named {
+            let text = "a timer cannot type a password: give --password-file FILE, or set one in \
+                        the configuration file";
+            return Err(Failure::Usage(text.to_owned()));
+        }
+        if let Some(file) = file {
+            add("--password-file", absolute(&file));
+        }
+        if let Some(command) = command {
+            add("--password-command", command);
+        }
+        let texts = options.into_iter().map(OsString::into_string);
+        let texts: std::result::Result<_, _> = texts.collect();
+        Ok(Scheduled {
+            options: texts.map_err(|bad| {
+                Failure::Usage(format!(
+                    "{} is not UTF-8, as a timer needs it",
+                    bad.display()
+                ))
+            })?,
+            directory: directory.map(|directory| absolute(&directory).into()),
         })
     }
 
@@ -378,6 +491,12 @@ impl Global {
             .upload_kib_per_s(network.limit_upload)
             .download_kib_per_s(network.limit_download)
             .patience(network.retry_for)
+            .tls(TlsOptions {
+                authorities: network.cacert.clone(),
+                identity: network.tls_client_cert.clone(),
+                is_insecure: network.insecure_tls,
+            })
+            .storage_class(network.storage_class.clone())
             .notice(Arc::new(|event| warn(advice::explain_event(event))))
     }
 

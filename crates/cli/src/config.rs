@@ -17,6 +17,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::exit::{Failure, Result};
 use crate::format;
+use crate::variables;
 
 /// A `[repositories.NAME]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -315,7 +316,7 @@ impl<'d> File<'d> {
 
     /// Whether the option would take these values on the command line; if not, why.
     fn validate(&self, setting: &Setting) -> std::result::Result<(), String> {
-        let without_env = self.definition.clone().mut_args(|arg| arg.env(None));
+        let without_env = variables::remove(self.definition.clone());
         let definition = set_default(without_env, setting);
         let name = self.definition.get_name().to_owned();
         let args = std::iter::once(name).chain(setting.path.iter().cloned());

@@ -18,8 +18,8 @@ pub enum Exit {
     Failure = 1,
     /// Invalid arguments or a mistake in the configuration file.
     Usage = 2,
-    /// The backup was made, but some of the source could not be read; or `forget` could not read or
-    /// remove some snapshots.
+    /// The backup or import was made, but some of the source could not be read; or `forget` could
+    /// not read or remove some snapshots.
     Incomplete = 3,
     /// `cluster status` found that less can be lost than should be, and at least one node.
     Degraded = 4,
@@ -58,6 +58,8 @@ the same three ways
   TABANE_HOST              --host of backup
   TABANE_COMPRESSION       --compression of backup
   TABANE_READ_CONCURRENCY  --read-concurrency of backup
+  TABANE_COMMAND_OPTION    any other option of a command: TABANE_BACKUP_EXCLUDE_CACHES=1
+  TABANE_OPTION            any other option of all commands: TABANE_RETRY_FOR=1h
   TABANE_METRICS_FILE      --metrics-file of the commands that have it
   TABANE_PING              --ping of the same commands
   TABANE_WEBHOOK           --webhook of the same commands
@@ -71,8 +73,8 @@ Exit codes:
     1  an error; `check` or `sum --check` found damage; `restore` could not write everything, or \
 found nothing
     2  wrong usage, or a mistake in the configuration file
-    3  the backup was made, but some source files could not be read; `forget` could not read or \
- remove some snapshots
+    3  the backup or import was made, but some of the source could not be read; `forget` could not \
+ read or remove some snapshots
     4  `cluster status`: degraded, and any one node can still be lost
     5  `cluster status`: at risk, nothing more can be lost
    10  there is no repository at that place, or no longer
@@ -94,6 +96,8 @@ pub type Result<T> = std::result::Result<T, Failure>;
 pub enum Failure {
     /// An error of the repository or the file system.
     Store(Error),
+    /// An error of an import.
+    Import(tabane_import::Error),
     /// An error of a storage, with the failed action if that is worth saying.
     Storage(&'static str, StorageError),
     /// Invalid arguments.
@@ -111,6 +115,8 @@ impl Failure {
             Self::Store(Error::NoRepository(_) | Error::RepositoryGone(_)) => Exit::NoRepository,
             Self::Store(Error::PruneRunning(_)) => Exit::Busy,
             Self::Store(Error::WrongPassword { .. }) => Exit::WrongPassword,
+            Self::Import(tabane_import::Error::NoRepository { .. }) => Exit::NoRepository,
+            Self::Import(tabane_import::Error::WrongPassword { .. }) => Exit::WrongPassword,
             Self::Usage(_) => Exit::Usage,
             _ => Exit::Failure,
         }
@@ -121,6 +127,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Store(error) => f.write_str(&advice::explain(error)),
+            Self::Import(error) => f.write_str(&advice::explain_import(error)),
             Self::Storage(before, error) => {
                 write!(f, "{before}{}", advice::explain_storage(error))
             }
@@ -133,6 +140,15 @@ impl fmt::Display for Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::Store(error)
+    }
+}
+
+impl From<tabane_import::Error> for Failure {
+    fn from(error: tabane_import::Error) -> Self {
+        match error {
+            tabane_import::Error::Store(error) => Self::Store(error),
+            error => Self::Import(error),
+        }
     }
 }
 

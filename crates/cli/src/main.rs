@@ -13,6 +13,7 @@ mod commands;
 mod config;
 mod exit;
 mod format;
+mod fs_snapshot;
 mod help;
 mod hooks;
 mod key_paper;
@@ -24,9 +25,12 @@ mod process;
 mod progress;
 mod quote;
 mod reporter;
+mod retention;
+mod schedule;
 mod select;
 mod streams;
 mod unknown;
+mod variables;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -171,7 +175,7 @@ fn definition() -> clap::Command {
             None => command,
         }
     });
-    help::shorten(definition)
+    variables::add(help::shorten(definition), "TABANE")
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use tabane_store::Id;
 use tabane_store::browse::kind_name;
 use tabane_store::entry::{Entry, Kind};
-use tabane_store::snapshot::Snapshot;
+use tabane_store::snapshot::{Retention, Snapshot};
 
 use crate::colour::Colour;
 use crate::exit::Result;
@@ -247,6 +247,11 @@ pub fn snapshot_json(id: Id, snapshot: &Snapshot) -> Object {
         "username": snapshot.username,
         "paths": snapshot.paths,
         "tags": snapshot.tags,
+        "description": snapshot.description,
+        "delete": snapshot.retention.map(|retention| match retention {
+            Retention::Never => "never".to_owned(),
+            Retention::Until(time) => time.to_string(),
+        }),
         "parent": snapshot.parent.map(|id| id.to_string()),
         "original": snapshot.original.map(|id| id.to_string()),
         "program_version": snapshot.program_version,

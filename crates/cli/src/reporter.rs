@@ -55,6 +55,7 @@ impl tabane_store::Progress for Reporter {
             Outcome::Changed => (1, "changed"),
             Outcome::Unmodified => (2, "unmodified"),
             Outcome::Directory | Outcome::Other => (2, "stored"),
+            Outcome::Excluded => (2, "excluded"),
             Outcome::Created => (1, "created"),
             Outcome::Updated => (1, "updated"),
             Outcome::Unchanged => (2, "unchanged"),

@@ -15,11 +15,6 @@ const ABSENT: &[(&[&str], &str, &str)] = &[
         ": it scans nothing beforehand, and with --quiet it counts nothing meanwhile either",
     ),
     (
-        &["backup"],
-        "--group-by",
-        ": name a snapshot with --parent to compare with another one",
-    ),
-    (
         &["backup", "restore"],
         "--iexclude-file",
         ": give each pattern with --iexclude",
@@ -33,17 +28,7 @@ const ABSENT: &[(&[&str], &str, &str)] = &[
     (
         &["restore"],
         "--ownership-by-name",
-        " yet: owners come back by their numbers",
-    ),
-    (
-        &["restore"],
-        "--include-xattr",
-        " yet: all extended attributes come back",
-    ),
-    (
-        &["restore"],
-        "--exclude-xattr",
-        " yet: all extended attributes come back",
+        ": owners always come back by their names, unless told --numeric-ids",
     ),
     (
         &["snapshots", "forget"],
@@ -51,28 +36,10 @@ const ABSENT: &[(&[&str], &str, &str)] = &[
         ": for other tables print --json",
     ),
     (
-        &["find"],
-        "--show-pack-id",
-        " yet: `tabane find --pack ID` goes the other way",
-    ),
-    (
         &["dump"],
         "--target",
         ": it writes to standard output; add > FILE",
     ),
-    (
-        &["mount"],
-        "--path-template",
-        " yet: the directories ids, hosts, tags and snapshots are always there",
-    ),
-    (&["mount"], "--time-template", " yet"),
-    (
-        &["prune", "forget"],
-        "--repack-cacheable-only",
-        " yet: limit the work with --max-repack-size",
-    ),
-    (&["prune", "forget"], "--repack-small", " yet"),
-    (&["prune", "forget"], "--repack-smaller-than", " yet"),
     (
         &["prune", "forget"],
         "--repack-uncompressed",
@@ -103,21 +70,6 @@ const ABSENT: &[(&[&str], &str, &str)] = &[
         &[],
         "--repository-file",
         ": name the repository in the configuration file, and use --repo @NAME",
-    ),
-    (
-        &[],
-        "--cacert",
-        ": set SSL_CERT_FILE to a file with the certificates to trust",
-    ),
-    (
-        &[],
-        "--tls-client-cert",
-        " yet: object stores are asked with the credentials of their service",
-    ),
-    (
-        &[],
-        "--insecure-tls",
-        ": set SSL_CERT_FILE to a file with the certificate of the server",
     ),
     (
         &[],

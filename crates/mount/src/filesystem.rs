@@ -95,7 +95,7 @@ impl Snapshots {
         options: Options,
         report: Box<dyn Fn(&str) + Send + Sync>,
     ) -> tabane_store::Result<Self> {
-        let (lister, look) = Lister::new(repository, options.filter)?;
+        let (lister, look) = Lister::new(repository, options.filter, options.templates)?;
         let views = Views::default();
         let this = Self {
             repository: repository.clone(),

@@ -32,6 +32,7 @@ use tabane_store::snapshot::Filter;
 use tabane_store::{Error, Repository};
 
 use filesystem::Snapshots;
+pub use layout::Templates;
 pub use mountpoint::check;
 
 /// Decoded bytes that are kept for all files together.
@@ -48,6 +49,8 @@ pub struct Options {
     pub ignore_permissions: bool,
     /// Everything belongs to root.
     pub owner_root: bool,
+    /// Under which paths snapshots are.
+    pub templates: Templates,
 }
 
 /// Why nothing could be mounted.

@@ -9,7 +9,7 @@ use tabane_storage::ObjectKind;
 use tabane_store::snapshot::{Filter, Snapshot};
 use tabane_store::{Error, Id, Repository, Result};
 
-use crate::layout::{Directory, LayoutEntry, layout};
+use crate::layout::{Directory, LayoutEntry, Templates, layout};
 
 /// Age from which a listing is renewed at the next look-up.
 const RELOAD_PAUSE: Duration = Duration::from_secs(2);
@@ -25,6 +25,7 @@ pub struct Listing {
 pub struct Lister {
     repository: Repository,
     filter: Filter,
+    templates: Templates,
     state: Mutex<State>,
 }
 
@@ -67,22 +68,27 @@ impl Listing {
 }
 
 impl Lister {
-    /// Lists what `filter` allows for the first time.
+    /// Lists what `filter` allows for the first time, at the paths of `templates`.
     ///
     /// # Errors
     /// When the storage fails.
-    pub fn new(repository: &Repository, filter: Filter) -> Result<(Self, Look)> {
+    pub fn new(
+        repository: &Repository,
+        filter: Filter,
+        templates: Templates,
+    ) -> Result<(Self, Look)> {
         let lister = Self {
             repository: repository.clone(),
             filter,
             state: Mutex::new(State {
                 listing: Arc::new(Listing {
-                    root: layout([], &TimeZone::UTC),
+                    root: layout([], &templates, &TimeZone::UTC),
                     snapshots: HashMap::new(),
                 }),
                 at: Instant::now(),
                 ignored: Vec::new(),
             }),
+            templates,
         };
         let mut errors = Vec::new();
         {
@@ -146,7 +152,7 @@ impl Lister {
                 .map(|(id, snapshot)| (*id, snapshot))
                 .collect();
             sorted.sort_by_key(|(id, snapshot)| (snapshot.time, *id));
-            let root = layout(sorted, &TimeZone::system());
+            let root = layout(sorted, &self.templates, &TimeZone::system());
             state.listing = Arc::new(Listing { root, snapshots });
         }
         Ok(more)

@@ -64,11 +64,14 @@ pub enum StorageErrorKind {
     TargetNeeded,
     /// Another client has changed the target set meanwhile.
     Overtaken,
+    /// The object is in an archive of the service, and can be read only some time after it was
+    /// asked for.
+    Cold,
 }
 
 impl StorageErrorKind {
     /// All kinds.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::NotFound,
         Self::AlreadyExists,
         Self::PastEnd,
@@ -93,6 +96,7 @@ impl StorageErrorKind {
         Self::AlreadyReplaced,
         Self::TargetNeeded,
         Self::Overtaken,
+        Self::Cold,
     ];
 
     /// The sentence of an error without further details.
@@ -121,6 +125,7 @@ impl StorageErrorKind {
             Self::AlreadyReplaced => "the target is replaced already",
             Self::TargetNeeded => "data would be lost without this target",
             Self::Overtaken => "another client has changed the targets",
+            Self::Cold => "it is in an archive, and has to be brought back first",
         }
     }
 }

@@ -4,6 +4,7 @@
 pub mod buffer;
 mod concurrency;
 mod error;
+mod files;
 mod hash;
 mod id;
 mod limit;
@@ -24,6 +25,7 @@ mod storage;
 pub mod sync;
 
 pub use error::{Result, StorageError, StorageErrorKind};
+pub use files::Files;
 pub use hash::{object_id, random};
 pub use id::{ID_LEN, Id};
 pub use limit::Limiter;
@@ -31,7 +33,7 @@ pub use local::{Draft, LocalStorage, write_whole};
 pub use location::Location;
 pub use name::{Name, ObjectKind};
 pub use object::{ObjectStorage, RemoteLocation, Service};
-pub use options::{Event, EventKind, Notice, RemoteOptions};
+pub use options::{Event, EventKind, Notice, RemoteOptions, TlsOptions};
 pub use progress::{Outcome, Progress};
 pub use served::{ServedLocation, ServedStorage, ServerCredentials, is_repository_name};
 pub use sftp::SftpStorage;

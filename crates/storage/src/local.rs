@@ -1,20 +1,20 @@
 //! Storage in a directory.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IoSlice, Read, Seek, SeekFrom, Write};
+use std::io::{self, IoSlice, Write};
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{CWD, OFlags, RenameFlags};
+use rustix::fs::{CWD, RenameFlags};
 
-use crate::buffer;
 use crate::error::{Result, StorageError, StorageErrorKind};
+use crate::files;
 use crate::hash::random;
 use crate::id::Id;
 use crate::name::{Name, ObjectKind};
-use crate::storage::{Listed, OBJECT_LEN_MAX, Storage};
+use crate::storage::{Listed, Storage};
 
 /// Folder in which objects are written before they get their names.
 const TEMPORARY: &str = "tmp";
@@ -138,34 +138,6 @@ impl LocalStorage {
                 .map_err(|error| error.about(draft.name))
         });
         results.collect()
-    }
-
-    fn read(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
-        // Non-blocking: opening a pipe in its place would wait for ever.
-        let mut file = File::options()
-            .read(true)
-            .custom_flags(OFlags::NONBLOCK.bits() as i32)
-            .open(self.path(name))?;
-        match range {
-            None => {
-                let mut bytes = Vec::new();
-                (&file).take(OBJECT_LEN_MAX).read_to_end(&mut bytes)?;
-                match file.read(&mut [0])? {
-                    0 => Ok(bytes),
-                    _ => Err(io::Error::other("it is longer than any object")),
-                }
-            }
-            Some(range) => {
-                let len = range.end - range.start;
-                file.seek(SeekFrom::Start(range.start))?;
-                // Avoids zeroing the buffer, which `read_exact` would need.
-                let mut bytes = buffer::with_capacity(len as usize);
-                match file.take(len).read_to_end(&mut bytes)? as u64 {
-                    read if read == len => Ok(bytes),
-                    _ => Err(io::ErrorKind::UnexpectedEof.into()),
-                }
-            }
-        }
     }
 }
 
@@ -312,7 +284,7 @@ impl Storage for LocalStorage {
     }
 
     fn get(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>> {
-        self.read(name, range).map_err(about(name))
+        files::read(&self.path(name), range).map_err(about(name))
     }
 
     fn list(&self, kind: ObjectKind) -> Result<Vec<Listed>> {

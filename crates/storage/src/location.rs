@@ -5,6 +5,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::error::{StorageError, StorageErrorKind};
+use crate::files::{Files, LocalFiles};
 use crate::local::LocalStorage;
 use crate::object::{ObjectStorage, RemoteLocation};
 use crate::options::RemoteOptions;
@@ -94,6 +96,25 @@ impl Location {
             Self::Served(place) => {
                 let credentials = ServerCredentials::from_environment()?;
                 Arc::new(ServedStorage::connect(place, &credentials, options)?)
+            }
+        })
+    }
+
+    /// Opens the place to read files there that another program wrote; a server is contacted at
+    /// the first operation.
+    ///
+    /// # Errors
+    /// When the environment lacks settings of the service.
+    pub fn open_files(&self, options: &RemoteOptions) -> crate::error::Result<Arc<dyn Files>> {
+        Ok(match self {
+            Self::Directory(path) => Arc::new(LocalFiles(path.clone())),
+            Self::Remote(remote) => Arc::new(ObjectStorage::connect(remote, options)?),
+            Self::Sftp(_) | Self::Served(_) => {
+                let text = format!(
+                    "files of other programs are read from a directory or an object store: mount \
+                     {self}, for example with sshfs"
+                );
+                return Err(StorageError::new(StorageErrorKind::Unsupported, text));
             }
         })
     }

@@ -1,5 +1,6 @@
 //! Options and events of remote storages.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,6 +67,22 @@ pub struct RemoteOptions {
     pub patience: Duration,
     /// Receives reports of longer outages.
     pub notice: Notice,
+    /// Whom to trust, and how to be known.
+    pub tls: TlsOptions,
+    /// The storage class of packs with contents of files, as the service calls it; its default if
+    /// nothing is said. Everything else has the default: it is read again and again.
+    pub storage_class: Option<String>,
+}
+
+/// Options of encrypted connections.
+#[derive(Clone, Debug, Default)]
+pub struct TlsOptions {
+    /// Files (PEM) with certificates of authorities to trust beside those of the system.
+    pub authorities: Vec<PathBuf>,
+    /// A file (PEM) with a certificate and its key, by which the server knows this client.
+    pub identity: Option<PathBuf>,
+    /// Do not check the server's certificate: whoever is in between can read and change all.
+    pub is_insecure: bool,
 }
 
 crate::setters!(RemoteOptions {
@@ -74,6 +91,8 @@ crate::setters!(RemoteOptions {
     into => download_kib_per_s: Option<u64>,
     set => patience: Duration,
     set => notice: Notice,
+    set => tls: TlsOptions,
+    into => storage_class: Option<String>,
 });
 
 impl Default for RemoteOptions {
@@ -84,6 +103,8 @@ impl Default for RemoteOptions {
             download_kib_per_s: None,
             patience: Duration::from_secs(300),
             notice: Arc::new(|_| {}),
+            tls: TlsOptions::default(),
+            storage_class: None,
         }
     }
 }

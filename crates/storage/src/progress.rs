@@ -85,6 +85,8 @@ pub enum Outcome {
     Directory,
     /// A backup stored a link, device or other entry without content.
     Other,
+    /// A backup left out an entry, as requested.
+    Excluded,
     /// A restore made a missing entry.
     Created,
     /// A restore changed an existing entry.

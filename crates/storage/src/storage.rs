@@ -81,12 +81,21 @@ pub trait Storage: Any + Send + Sync {
     /// unchanged.
     fn put(&self, name: Name, parts: &[&[u8]]) -> Result<()>;
 
+    /// As [`Storage::put`], for an object that is seldom read. A storage may keep it where reading
+    /// takes hours, if it was told so.
+    ///
+    /// # Errors
+    /// As [`Storage::put`].
+    fn put_cold(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
+        self.put(name, parts)
+    }
+
     /// Reads an object, or `range` of it.
     ///
     /// # Errors
     /// [`StorageErrorKind::NotFound`]; [`StorageErrorKind::PastEnd`] when the object ends before
     /// the range does; [`StorageErrorKind::Damaged`] when it is damaged beyond repair by the
-    /// storage.
+    /// storage; [`StorageErrorKind::Cold`] when it must be brought back from an archive first.
     fn get(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>>;
 
     /// Tells the storage a secret of the repository, by which it can prove later that what it reads

@@ -26,8 +26,8 @@ pub use operations::repair::RepairOptions;
 pub use operations::restore::RestoreOptions;
 pub use operations::rewrite::RewriteOptions;
 pub use operations::{
-    backup, check, copy, diff, dump, find, forget, prune, repair, restore, rewrite, self_test,
-    stats,
+    backup, check, copy, diff, dump, find, forget, prune, recover, repair, restore, rewrite,
+    self_test, snapshot_writer, stats,
 };
 pub use tabane_engine::Algorithm;
 pub use tabane_index::Cache;

@@ -5,22 +5,25 @@ use std::io::Read;
 use std::num::NonZero;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
-use tabane_store::backup::{self, BackupOptions, Parent, Source};
+use tabane_store::backup::{self, BackupOptions, Parent, Source, resolve};
 use tabane_store::compress::Compression;
-use tabane_store::snapshot::Summary;
+use tabane_store::snapshot::{GroupBy, Summary};
 use tabane_store::{Error, ExcludeOptions, Repository};
 
 use crate::args::{Global, parse};
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
+use crate::fs_snapshot::Snapshots;
 use crate::metrics::{Metrics, MetricsFile};
 use crate::output::{Output, into_object, print_json, warn};
 use crate::progress::Progress;
 use crate::reporter::Reporter;
+use crate::retention::RetentionArgs;
 
 /// Store files and directories as a new snapshot
 #[derive(Args)]
@@ -60,6 +63,20 @@ pub struct Backup {
     /// Compare with this snapshot instead of the latest one of the same host and paths
     #[arg(long, value_name = "SNAPSHOT", hide_short_help = true)]
     parent: Option<String>,
+    /// What the snapshot to compare with has in common with this one: host, paths, tags, some of
+    /// them with commas between, or '' for the latest of all
+    #[arg(short, long, value_name = "LIST", default_value = "host,paths")]
+    #[arg(value_parser = parse::<GroupBy>, conflicts_with_all = ["force", "parent"])]
+    #[arg(hide_short_help = true)]
+    group_by: GroupBy,
+    /// Look only into directories that have a path of this list, and take the others from the
+    /// snapshot that is compared with (- is standard input)
+    ///
+    /// One absolute path a line, or with NUL bytes between them; paths are as the snapshot has
+    /// them. Everything that was changed, made, removed or renamed since that snapshot must be in
+    /// the list: `contrib/list-changes.py` makes it from snapshots of btrfs and ZFS.
+    #[arg(long, value_name = "FILE", conflicts_with = "force", hide_short_help = true)]
+    changed_from: Option<PathBuf>,
     /// Read so many files at a time: 1 is best for a disk that must move its heads [default: as
     /// many
     /// as there are processors]
@@ -119,7 +136,7 @@ pub struct Backup {
     #[arg(long, help_heading = "What to store", requires = "paths")]
     #[arg(conflicts_with_all = ["stdin", "files_from", "files_from_verbatim", "files_from_raw"])]
     stdin_from_command: bool,
-    /// Name of that file
+    /// Name of that file, or its path below /
     #[arg(
         long,
         value_name = "NAME",
@@ -134,6 +151,16 @@ pub struct Backup {
     #[arg(alias = "set-path", hide_short_help = true)]
     #[arg(conflicts_with_all = ["stdin", "stdin_from_command"])]
     as_path: Option<PathBuf>,
+    /// Take snapshots of the file systems (btrfs, ZFS, LVM) and read these, so that all files are
+    /// as they are at one moment; only for root
+    #[arg(long, help_heading = "What to store", hide_short_help = true)]
+    #[arg(conflicts_with_all = ["stdin", "stdin_from_command"])]
+    use_fs_snapshot: bool,
+    /// Room for changes of a snapshot of LVM that is not thin: a share of its origin, as 10%, or a
+    /// size, as 5G
+    #[arg(long, value_name = "SIZE", default_value = "10%", help_heading = "What to store")]
+    #[arg(requires = "use_fs_snapshot", hide_short_help = true)]
+    fs_snapshot_size: String,
     /// Stay on the file system of each path
     #[arg(short = 'x', long, help_heading = "What to store")]
     one_file_system: bool,
@@ -183,6 +210,11 @@ pub struct Backup {
         help_heading = "About the snapshot"
     )]
     tag: Vec<String>,
+    /// What the snapshot is for, in words
+    #[arg(long, value_name = "TEXT", help_heading = "About the snapshot", hide_short_help = true)]
+    description: Option<String>,
+    #[command(flatten)]
+    retention: RetentionArgs,
     /// Name of the host in the snapshot [default: this machine's]
     #[arg(
         short = 'H',
@@ -244,30 +276,41 @@ impl Backup {
             super::init::report(global, &repository)?;
         }
         let dry_run = self.dry_run;
-        let options = self.options(&repository)?;
+        let snapshots = self.take_snapshots(&source)?;
+        let mut options = self.options(&repository)?;
+        if let Some(snapshots) = &snapshots {
+            options = options.root(snapshots.root());
+        }
         let progress = Progress::start(global);
         let reporter = Reporter::new(&progress).without_notes(global.quiet);
-        let repository = repository.with_progress(reporter);
+        let repository = repository.with_progress(Arc::new(reporter));
         let made = repository.backup(options, source);
         progress.stop();
+        let whole = snapshots.map_or(Ok(()), Snapshots::finish);
         let made = made?;
         report(global, &made, dry_run, &progress)?;
         measure(&made.snapshot.summary, metrics);
+        whole.map_err(Failure::Other)?;
         Ok(match made.snapshot.summary.errors {
             0 => Exit::Success,
             _ => Exit::Incomplete,
         })
     }
 
+    /// Snapshots of the file systems of the sources, if they are wanted.
+    fn take_snapshots(&self, source: &Source) -> Result<Option<Snapshots>> {
+        let paths = match source {
+            Source::Paths(paths) if self.use_fs_snapshot => paths,
+            _ => return Ok(None),
+        };
+        // What does not exist is reported by the backup.
+        let sources: Vec<PathBuf> = paths.iter().filter_map(|path| resolve(path).ok()).collect();
+        let taken = Snapshots::take(&sources, &self.fs_snapshot_size);
+        taken.map(Some).map_err(|why| Failure::Other(format!("--use-fs-snapshot: {why}")))
+    }
+
     fn source(&self) -> Result<Source> {
         if self.stdin || self.stdin_from_command {
-            let above = self.stdin_filename.parent();
-            if !above.is_some_and(|above| [Path::new(""), Path::new("/")].contains(&above)) {
-                return Err(Failure::Usage(format!(
-                    "--stdin-filename {}: name a file without directories, it is stored as /NAME",
-                    format::path(&self.stdin_filename)
-                )));
-            }
             let name = self.stdin_filename.clone();
             return Ok(if self.stdin {
                 Source::Stdin(name)
@@ -305,10 +348,11 @@ impl Backup {
     }
 
     fn options(self, repository: &Repository) -> Result<BackupOptions> {
+        let changed = self.changed_from.as_deref().map(read_changes).transpose()?;
         let parent = match &self.parent {
             _ if self.force => Parent::None,
             Some(name) => Parent::Snapshot(repository.find_snapshot_id(name, &Default::default())?),
-            None => Parent::Latest,
+            None => Parent::Latest(self.group_by),
         };
         let excludes = ExcludeOptions::default()
             .patterns(self.exclude)
@@ -326,18 +370,40 @@ impl Backup {
             .ignore_inode(self.ignore_inode)
             .ignore_ctime(self.ignore_ctime || self.ignore_inode)
             .skip_if_unchanged(self.skip_if_unchanged)
+            .changed(changed)
             .readers(self.read_concurrency)
             .as_path(self.as_path)
             .dry_run(self.dry_run)
             .compression(self.compression)
             .verify(!self.no_extra_verify)
             .tags(self.tag.into_iter().filter(|tag| !tag.is_empty()))
+            .description(self.description)
+            .retention(self.retention.of(self.time.unwrap_or_else(Timestamp::now)))
             .time(self.time);
         Ok(match self.host {
             Some(host) => options.hostname(host),
             None => options,
         })
     }
+}
+
+/// The paths of a list of changes.
+fn read_changes(file: &Path) -> Result<Vec<PathBuf>> {
+    let bytes = read_all(file)?;
+    let end = if bytes.contains(&b'\0') { b'\0' } else { b'\n' };
+    let paths = split(&bytes, end).into_iter().map(into_path);
+    let absolute = |path: PathBuf| {
+        if path.is_absolute() {
+            return Ok(path);
+        }
+        Err(Failure::Usage(format!(
+            "{} has {}, which is no absolute path: a list of changes has one a line, as the \
+             snapshot has them",
+            format::path(file),
+            format::path(&path)
+        )))
+    };
+    paths.map(absolute).collect()
 }
 
 /// The lines of a file, but no empty ones.
@@ -353,6 +419,11 @@ fn read_lines(path: &Path) -> Result<Vec<Vec<u8>>> {
 
 /// The parts of a file that end in `end`, but no empty ones.
 fn read_list(path: &Path, end: u8) -> Result<Vec<Vec<u8>>> {
+    Ok(split(&read_all(path)?, end))
+}
+
+/// The bytes of a file, or of standard input.
+fn read_all(path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = if path.as_os_str() == "-" {
         std::io::stdin().read_to_end(&mut bytes)
@@ -360,10 +431,14 @@ fn read_list(path: &Path, end: u8) -> Result<Vec<Vec<u8>>> {
         std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes))
     };
     read.map_err(Error::path("read", path))?;
+    Ok(bytes)
+}
+
+fn split(bytes: &[u8], end: u8) -> Vec<Vec<u8>> {
     let parts = bytes
         .split(|&byte| byte == end)
         .filter(|part| !part.is_empty());
-    Ok(parts.map(<[u8]>::to_vec).collect())
+    parts.map(<[u8]>::to_vec).collect()
 }
 
 fn into_path(bytes: Vec<u8>) -> PathBuf {

@@ -96,6 +96,8 @@ impl Diff {
                 "metadata_changed": summary.metadata_changed,
                 "directories_added": summary.directories_added,
                 "directories_removed": summary.directories_removed,
+                "blocks_added": summary.blocks_added,
+                "blocks_removed": summary.blocks_removed,
                 "added_bytes": summary.added_bytes,
                 "removed_bytes": summary.removed_bytes,
             }))?;
@@ -112,6 +114,11 @@ impl Diff {
                 "Dirs:     {} added, {} removed",
                 format::grouped(summary.directories_added),
                 format::grouped(summary.directories_removed),
+            ))?;
+            output.line(format!(
+                "Blocks:   {} added, {} removed",
+                format::grouped(summary.blocks_added),
+                format::grouped(summary.blocks_removed),
             ))?;
             output.line(format!("Added:    {}", format::bytes(summary.added_bytes)))?;
             output.line(format!(

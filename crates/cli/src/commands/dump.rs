@@ -20,6 +20,7 @@ use crate::select::{Place, PlaceParser, Selection};
 Examples:
   tabane dump -r /mnt/backup latest /home/ada/notes.txt | less
   tabane dump -r /mnt/backup latest /home/ada | tar -x -C /tmp
+  tabane dump -r /mnt/backup --archive zip latest /home/ada > ada.zip
   tabane dump -r /mnt/backup latest shop.sql | psql shop")]
 pub struct Dump {
     /// Which snapshot (an ID, its beginning, or latest), and where in it
@@ -37,8 +38,10 @@ pub struct Dump {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Archive {
-    /// POSIX.1-2001 (PAX)
+    /// POSIX.1-2001 (PAX): with owners, ACLs, extended attributes, hard links and holes
     Tar,
+    /// For systems without tar: with modes and symbolic links, uncompressed
+    Zip,
 }
 
 impl Dump {
@@ -53,11 +56,21 @@ impl Dump {
         let entry = browser.find(id, &snapshot, &path)?;
         let mut output = Output::new();
         if entry.directory().is_some() {
-            let Archive::Tar = self.archive;
-            let archived = dump::archive(&mut browser, &snapshot, &path, &entry, &mut output)?;
-            if archived.sockets_left_out > 0 && !global.quiet {
-                let sockets = format::count(archived.sockets_left_out, "socket");
-                warn(format!("{sockets} left out: an archive cannot hold them"));
+            let (archived, what, cannot) = match self.archive {
+                Archive::Tar => {
+                    let output = &mut output;
+                    let archived =
+                        dump::archive(&mut browser, &snapshot, &path, &entry, output)?;
+                    (archived, "socket", "an archive cannot hold them")
+                }
+                Archive::Zip => {
+                    let archived = dump::archive_zip(&mut browser, &path, &entry, &mut output)?;
+                    (archived, "entry", "zip holds neither devices nor pipes nor sockets")
+                }
+            };
+            if archived.left_out > 0 && !global.quiet {
+                let count = format::count(archived.left_out, what);
+                warn(format!("{count} left out: {cannot}"));
             }
         } else {
             dump::file(&mut browser, &entry, &mut output)?;

@@ -1,6 +1,6 @@
 //! `tabane find`
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
@@ -70,6 +70,9 @@ pub struct Find {
     /// The patterns are IDs of packs
     #[arg(long, conflicts_with = "ignore_case", hide_short_help = true)]
     pack: bool,
+    /// With --block: say which packs hold the blocks
+    #[arg(long, requires = "block", hide_short_help = true)]
+    show_pack_id: bool,
     /// Oldest snapshots first
     #[arg(short = 'R', long, hide_short_help = true)]
     reverse: bool,
@@ -122,6 +125,12 @@ impl Type {
 impl Find {
     /// Runs `tabane find`.
     pub fn run(self, global: &Global) -> Result<Exit> {
+        if let (Some(oldest), Some(newest)) = (self.oldest, self.newest)
+            && oldest > newest
+        {
+            let why = "--oldest is later than --newest: nothing was changed in between";
+            return Err(Failure::Usage(why.to_owned()));
+        }
         let mut query = Query {
             kinds: self.types.iter().map(|kind| kind.name()).collect(),
             oldest: self.oldest.map(entry::time),
@@ -203,8 +212,37 @@ impl Find {
                 self.print(&mut output, path, entry, snapshot)?;
             }
         }
+        if self.show_pack_id {
+            self.print_packs(global, &repository, &mut output)?;
+        }
         output.finish()?;
         Ok(exit)
+    }
+
+    /// Prints which packs hold the blocks that were asked for.
+    fn print_packs(
+        &self,
+        global: &Global,
+        repository: &Repository,
+        output: &mut Output,
+    ) -> Result<()> {
+        let mut found = BTreeSet::new();
+        for (pack, contents) in repository.read_index()?.into_values().flatten() {
+            let blocks = contents.segments.iter().flat_map(|segment| &segment.blocks);
+            for (block, _) in blocks {
+                if self.patterns.iter().any(|prefix| block.has_prefix(prefix)) {
+                    found.insert((*block, pack));
+                }
+            }
+        }
+        for (block, pack) in found {
+            if global.json {
+                output.json(&json!({"block": block.to_string(), "pack": pack.to_string()}))?;
+            } else {
+                output.line(format!("block {block} is in pack {pack}"))?;
+            }
+        }
+        Ok(())
     }
 
     fn print(

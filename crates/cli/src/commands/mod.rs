@@ -31,7 +31,8 @@ mod cluster_bench;
 mod cluster_clients;
 
 /// The commands that open no repository, with what they use of its options all the same.
-pub const WITHOUT_REPOSITORY: [(&str, &[&str]); 12] = [
+pub const WITHOUT_REPOSITORY: [(&str, &[&str]); 13] = [
+    ("schedule", &["repo", "password_file", "password_command"]),
     ("node", &[]),
     ("serve", &[]),
     ("cache", &["cache_dir"]),
@@ -52,6 +53,7 @@ commands! {
     snapshots Snapshots
     ls Ls
     restore Restore
+    warm_up WarmUp
     dump Dump
     #[cfg(feature = "mount")] mount Mount
     find Find
@@ -73,10 +75,14 @@ commands! {
     serve Serve
     tag Tag
     rewrite Rewrite
+    merge Merge
+    recover Recover
     copy Copy
+    import Import
     cache Cache
     key Key
     migrate Migrate
+    schedule Schedule
     sum Sum
     cp Cp
     openssl Openssl

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use clap::Args;
 use serde_json::json;
-use tabane_mount::{MountError, Options, Unmounted};
+use tabane_mount::{MountError, Options, Templates, Unmounted};
 
 use crate::advice;
 use crate::args::Global;
@@ -44,6 +44,13 @@ pub struct Mount {
     /// Show everything as belonging to root
     #[arg(long)]
     owner_root: bool,
+    /// Show snapshots under this path: %i is the short ID, %I the ID, %h the host, %u the user, %t
+    /// each tag, %T the time (repeatable) [default: ids/%i snapshots/%T hosts/%h/%T tags/%t/%T]
+    #[arg(long, value_name = "PATH", hide_short_help = true)]
+    path_template: Vec<String>,
+    /// Write times so, as strftime does: %Y-%m-%d
+    #[arg(long, value_name = "FORMAT", hide_short_help = true)]
+    time_template: Option<String>,
     #[command(flatten)]
     selection: Selection,
 }
@@ -53,8 +60,11 @@ impl Mount {
     pub fn run(self, global: &Global) -> Result<Exit> {
         // Checked before a password is asked for.
         tabane_mount::check(&self.mountpoint)?;
+        let templates = Templates::new(&self.path_template, self.time_template.as_deref())
+            .map_err(Failure::Usage)?;
         let repository = global.open()?;
         let options = Options {
+            templates,
             filter: self.selection.filter(),
             allow_other: self.allow_other,
             ignore_permissions: self.no_default_permissions,

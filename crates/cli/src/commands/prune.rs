@@ -53,6 +53,15 @@ pub struct Limits {
     /// Copy packs of no more than this size in all
     #[arg(long, value_name = "SIZE", value_parser = format::parse_bytes, hide_short_help = true)]
     max_repack_size: Option<u64>,
+    /// Combine packs that are shorter than this, if there are several
+    #[arg(long, value_name = "SIZE", value_parser = format::parse_bytes, hide_short_help = true)]
+    repack_smaller_than: Option<u64>,
+    /// Combine packs that are not nearly full, which is below 12.8 MiB
+    #[arg(long, conflicts_with = "repack_smaller_than", hide_short_help = true)]
+    repack_small: bool,
+    /// Copy only packs with directories, which are small
+    #[arg(long, hide_short_help = true)]
+    repack_cacheable_only: bool,
     /// Do not touch packs younger than this; delete unneeded packs only this long after a prune
     /// marked them (2d, 36h)
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = format::parse_duration)]
@@ -89,6 +98,12 @@ impl Limits {
         PruneOptions::default()
             .max_unused(self.max_unused)
             .max_repack_bytes(self.max_repack_size.unwrap_or(u64::MAX))
+            .combine_below_bytes(match self.repack_smaller_than {
+                Some(bytes) => bytes,
+                None if self.repack_small => PruneOptions::SMALL_PACK_BYTES,
+                None => 0,
+            })
+            .only_trees(self.repack_cacheable_only)
             .grace(self.grace)
     }
 }

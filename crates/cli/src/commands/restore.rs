@@ -113,6 +113,13 @@ pub struct Restore {
         hide_short_help = true
     )]
     exclude_file: Vec<PathBuf>,
+    /// Restore only extended attributes of such names: 'user.*' (repeatable; ACLs are
+    /// system.posix_acl_access and system.posix_acl_default)
+    #[arg(long, value_name = "PATTERN", help_heading = "What to restore", hide_short_help = true)]
+    include_xattr: Vec<String>,
+    /// Leave out extended attributes of such names (repeatable)
+    #[arg(long, value_name = "PATTERN", help_heading = "What to restore", hide_short_help = true)]
+    exclude_xattr: Vec<String>,
     #[command(flatten)]
     selection: Selection,
 }
@@ -157,7 +164,9 @@ impl Restore {
             .overwrite(self.overwrite.into())
             .delete(self.delete)
             .dry_run(self.dry_run)
-            .numeric_ids(self.numeric_ids);
+            .numeric_ids(self.numeric_ids)
+            .include_xattrs(self.include_xattr)
+            .exclude_xattrs(self.exclude_xattr);
         let progress = Progress::start(global);
         let repository = repository.with_progress(Reporter::new(&progress));
         let summary = repository.restore(options, id, &snapshot);

@@ -102,25 +102,30 @@ fn array(snapshots: &[(Id, Snapshot)]) -> Value {
 
 /// Prints a table, unless it would be empty.
 fn print(snapshots: &[(Id, Snapshot)], output: &mut Output) -> Result<()> {
-    let headings = ["ID", "Time", "Host", "Tags", "Size>", "Stored>", "Paths"];
-    let mut table = Table::new(&headings);
-    for (id, snapshot) in snapshots {
-            let lines = |list: &[String]| {
-                let lines: Vec<String> = list.iter().map(|text| format::printable(text)).collect();
-                lines.join("\n")
-            };
-            table.row(vec![
-                id.short(),
-                format::local_time(snapshot.time),
-                format::printable(&snapshot.hostname),
-                lines(&snapshot.tags),
-                format::bytes(snapshot.summary.total_bytes),
-                format::bytes(snapshot.summary.stored_bytes),
-                lines(&snapshot.paths),
-            ]);
-        }
     if snapshots.is_empty() {
         return Ok(());
+    }
+    let described = snapshots.iter().any(|(_, snapshot)| snapshot.description.is_some());
+    let mut headings = vec!["ID", "Time", "Host", "Tags", "Size>", "Stored>", "Paths"];
+    headings.extend(described.then_some("Description"));
+    let mut table = Table::new(&headings);
+    for (id, snapshot) in snapshots {
+        let lines = |list: &[String]| {
+            let lines: Vec<String> = list.iter().map(|text| format::printable(text)).collect();
+            lines.join("\n")
+        };
+        let mut row = vec![
+            id.short(),
+            format::local_time(snapshot.time),
+            format::printable(&snapshot.hostname),
+            lines(&snapshot.tags),
+            format::bytes(snapshot.summary.total_bytes),
+            format::bytes(snapshot.summary.stored_bytes),
+            lines(&snapshot.paths),
+        ];
+        let description = snapshot.description.as_deref().unwrap_or_default();
+        row.extend(described.then(|| format::printable(description)));
+        table.row(row);
     }
     table.print(output)
 }

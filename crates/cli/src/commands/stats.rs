@@ -40,6 +40,8 @@ enum Mode {
     RestoreSize,
     /// Files with different contents
     FilesByContents,
+    /// Files with different contents, and the blocks that they consist of
+    BlobsPerFile,
     /// Blocks, and what they take in the repository
     RawData,
 }
@@ -106,20 +108,22 @@ impl Stats {
                 format::count(stats.others, "other"),
             ))?;
         }
-        if shows(Mode::FilesByContents) {
+        if shows(Mode::FilesByContents) || self.mode == Mode::BlobsPerFile {
             output.line(format!(
                 "Unique files:   {} in {}",
                 format::bytes(stats.unique_file_bytes),
                 format::count(stats.unique_files, "file"),
             ))?;
         }
-        if shows(Mode::RawData) {
+        if shows(Mode::RawData) || self.mode == Mode::BlobsPerFile {
             output.line(format!(
                 "Unique blocks:  {} in {} ({:.2}x smaller by deduplication)",
                 format::bytes(stats.block_bytes),
                 format::count(stats.blocks, "block"),
                 stats.deduplication_ratio(),
             ))?;
+        }
+        if shows(Mode::RawData) {
             output.line(format!(
                 "Stored:         {} ({:.2}x smaller by compression)",
                 format::bytes(stats.stored_bytes),

@@ -8,9 +8,10 @@ use crate::args::Global;
 use crate::exit::{Exit, Result};
 use crate::format;
 use crate::output::Output;
+use crate::retention::RetentionArgs;
 use crate::select::{Selected, Selection};
 
-/// Change the tags of snapshots
+/// Change the tags and descriptions of snapshots, and how long they stay
 #[derive(Args)]
 #[command(after_help = "\
 Changes the snapshots that are named, or all that --host, --tag and --path choose. A snapshot gets \
@@ -21,8 +22,10 @@ Examples:
   tabane tag -r /mnt/backup --add release 1a2b3c4d
   tabane tag -r /mnt/backup --host ada --remove trial
   tabane tag -r /mnt/backup --set a,b latest
-  tabane tag -r /mnt/backup --set '' latest    # no tags at all")]
-#[command(group = clap::ArgGroup::new("change").required(true).multiple(true))]
+  tabane tag -r /mnt/backup --set '' latest    # no tags at all
+  tabane tag -r /mnt/backup --description 'before the move' --delete-never latest")]
+#[command(group = clap::ArgGroup::new("change").required(true).multiple(true)
+    .args(["delete_after", "delete_never", "delete_by_rules"]))]
 pub struct Tag {
     /// Only these (an ID, its beginning, or latest)
     #[arg(value_name = "SNAPSHOT")]
@@ -37,6 +40,14 @@ pub struct Tag {
     /// Take these tags away
     #[arg(long, value_name = "TAG[,TAG…]", group = "change")]
     remove: Vec<String>,
+    /// Describe them so; '' for no description
+    #[arg(long, value_name = "TEXT", group = "change")]
+    description: Option<String>,
+    #[command(flatten)]
+    retention: RetentionArgs,
+    /// Let the rules of `forget` decide
+    #[arg(long, conflicts_with_all = ["delete_after", "delete_never"])]
+    delete_by_rules: bool,
     #[command(flatten)]
     selection: Selection,
 }
@@ -49,11 +60,19 @@ impl Tag {
         let mut changed = 0_u64;
         let Selected { snapshots, exit } = self.selection.list(&repository, &self.snapshots)?;
         for (id, mut snapshot) in snapshots {
-            let tags = self.change(&snapshot.tags);
-            if tags == snapshot.tags {
+            let before = snapshot.clone();
+            snapshot.tags = self.change(&snapshot.tags);
+            if let Some(text) = &self.description {
+                snapshot.description = Some(text.clone()).filter(|text| !text.is_empty());
+            }
+            match self.retention.of(snapshot.time) {
+                Some(retention) => snapshot.retention = Some(retention),
+                None if self.delete_by_rules => snapshot.retention = None,
+                None => {}
+            }
+            if snapshot == before {
                 continue;
             }
-            snapshot.tags = tags;
             snapshot.original = Some(snapshot.original.unwrap_or(id));
             let new = repository.replace_snapshot(id, &snapshot)?;
             changed += 1;
@@ -71,7 +90,7 @@ impl Tag {
             output.json(&json!({"message_type": "summary", "changed_snapshots": changed}))?;
         } else if !global.quiet {
             output.line(format!(
-                "changed the tags of {}",
+                "changed {}",
                 format::count(changed, "snapshot")
             ))?;
         }

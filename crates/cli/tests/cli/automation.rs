@@ -2,8 +2,6 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::Command;
 
 use crate::bed::{Bed, run};
 
@@ -74,52 +72,4 @@ fn metrics_are_written_whatever_happens() {
 
     bed.run(["check", "--metrics-file", "/nowhere/at/all"])
         .fails(1, "cannot write metrics to /nowhere/at/all");
-}
-
-/// systemd understands every line, and finds the services well guarded.
-#[test]
-fn the_units_are_valid() {
-    let folder = Path::new(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../contrib/systemd"
-    ));
-    let bed = Bed::new();
-    let mut units = Vec::new();
-    for name in [
-        "tabane-backup.service",
-        "tabane-check.service",
-        "tabane-backup.timer",
-        "tabane-check.timer",
-    ] {
-        let text = fs::read_to_string(folder.join(name)).expect("it is there");
-        let text = text.replace("/usr/local/bin/tabane", env!("CARGO_BIN_EXE_tabane"));
-        // Manual pages need not be installed.
-        let text = text.replace("Documentation=man:tabane(1)\n", "");
-        let unit = bed.path(name);
-        fs::write(&unit, text).expect("written");
-        units.push(unit);
-    }
-    let verified = Command::new("systemd-analyze")
-        .arg("verify")
-        .args(&units)
-        .output();
-    let Ok(verified) = verified else {
-        println!("NOT CHECKED: the units for systemd: there is no systemd-analyze");
-        return;
-    };
-    // It also tells of other units, which these depend on.
-    let said = String::from_utf8_lossy(&verified.stderr);
-    let about = said.lines().filter(|line| line.contains("tabane"));
-    assert_eq!(about.collect::<Vec<_>>(), [""; 0], "{said}");
-    assert!(verified.status.success(), "{said}");
-    let guarded = Command::new("systemd-analyze")
-        .args(["security", "--offline=true", "--threshold=30"])
-        .args(&units[..2])
-        .output()
-        .expect("it was there just now");
-    assert!(
-        guarded.status.success(),
-        "{}",
-        String::from_utf8_lossy(&guarded.stdout)
-    );
 }

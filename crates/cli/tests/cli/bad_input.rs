@@ -33,11 +33,23 @@ fn a_repository_is_not_made_where_something_else_is() {
 }
 
 #[test]
-fn standard_input_has_a_name_without_directories() {
+fn standard_input_has_a_name() {
     let bed = Bed::with_repository();
-    for (name, code) in [("a/b", 2), ("..", 1), ("/dump", 0), ("dump", 0)] {
+    for (name, stored) in [
+        ("..", None),
+        ("/", None),
+        ("a/b/..", None),
+        ("dump", Some("/dump\n")),
+        ("/dump", Some("/dump\n")),
+        ("shop/db/dump", Some("/shop\n/shop/db\n/shop/db/dump\n")),
+        ("shop/../dump", Some("/dump\n")),
+    ] {
         let ran = bed.run(["backup", "--stdin", "--stdin-filename", name]);
+        let code = if stored.is_some() { 0 } else { 1 };
         assert_eq!(ran.code, Some(code), "{name}: {}", ran.stderr);
+        if let Some(stored) = stored {
+            assert_eq!(bed.run(["ls", "latest"]).succeeds().stdout, stored);
+        }
     }
 }
 

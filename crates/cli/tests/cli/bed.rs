@@ -63,11 +63,27 @@ impl Bed {
     /// A command with repository and password, and nothing else of the environment that matters.
     pub fn command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
         let mut command = bare_command(args);
+        self.set_environment(&mut command);
+        command
+    }
+
+    /// Commands of a shell that finds the program, as [`Bed::command`].
+    pub fn shell(&self, text: &str) -> Command {
+        let mut command = without_settings("sh");
+        let programs = Path::new(env!("CARGO_BIN_EXE_tabane")).parent();
+        let mut path = programs.expect("a folder").as_os_str().to_owned();
+        path.push(":");
+        path.push(std::env::var_os("PATH").expect("there is one"));
+        command.args(["-euc", text]).env("PATH", path);
+        self.set_environment(&mut command);
+        command
+    }
+
+    fn set_environment(&self, command: &mut Command) {
         command
             .env("TABANE_REPOSITORY", self.repository())
             .env("TABANE_CACHE_DIR", self.path("cache"))
             .env("TABANE_PASSWORD", PASSWORD);
-        command
     }
 
     pub fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Ran {
@@ -103,8 +119,15 @@ impl Bed {
 }
 
 pub fn bare_command<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tabane"));
-    command.args(args).stdin(Stdio::null());
+    let mut command = without_settings(env!("CARGO_BIN_EXE_tabane"));
+    command.args(args);
+    command
+}
+
+/// A command without settings of whoever runs the tests.
+fn without_settings(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null());
     for (name, _) in std::env::vars_os() {
         let forces_kernels = name == "TABANE_SIMD";
         if name.to_string_lossy().starts_with("TABANE_") && !forces_kernels {

@@ -295,3 +295,46 @@ fn a_damaged_file_is_told_of_in_a_sentence() {
     println!("{accepted} accepted, {refused} refused");
     assert!(refused > 0);
 }
+
+#[test]
+fn every_option_has_a_variable() {
+    let bed = Bed::with_repository();
+    fs::write(bed.source().join("large"), vec![0; 9000]).expect("written");
+    let backup = |variables: &[(&str, &str)], args: &[&str]| {
+        let source = bed.source().display().to_string();
+        let mut command = bed.command([&["backup", "-n", "--json", &source], args].concat());
+        command.envs(variables.iter().copied());
+        run(&mut command)
+    };
+    let larger = ("TABANE_BACKUP_EXCLUDE_LARGER_THAN", "8K");
+    let made = backup(&[larger], &[]).succeeds().last_json();
+    assert_eq!(made["files_new"], 3);
+    // The command line and profiles go before it.
+    let made = backup(&[larger], &["--exclude-larger-than", "1M"])
+        .succeeds()
+        .last_json();
+    assert_eq!(made["files_new"], 6);
+    let config = bed.path("config.toml");
+    fs::write(
+        &config,
+        "[profiles.p.backup]\nexclude-larger-than = \"1M\"\n",
+    )
+    .expect("written");
+    let profile = ["-P", "p", "--config", config.to_str().expect("UTF-8")];
+    let made = backup(&[larger], &profile).succeeds().last_json();
+    assert_eq!(made["files_new"], 6);
+    let refused = backup(&[("TABANE_BACKUP_EXCLUDE_LARGER_THAN", "much")], &[]);
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.stderr.contains("much"), "{}", refused.stderr);
+    for (value, unmodified) in [("1", 0), ("0", 6), ("false", 6), ("", 6)] {
+        bed.backup(&["-q"]).succeeds();
+        std::thread::sleep(std::time::Duration::from_millis(60));
+        bed.backup(&["-q"]).succeeds();
+        let made = backup(&[("TABANE_BACKUP_FORCE", value)], &[])
+            .succeeds()
+            .last_json();
+        assert_eq!(made["files_unmodified"], unmodified, "{value}");
+    }
+    let mut command = bed.command(["snapshots"]);
+    run(command.env("TABANE_RETRY_FOR", "soon")).fails(2, "soon");
+}

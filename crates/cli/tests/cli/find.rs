@@ -110,3 +110,23 @@ fn files_are_found_by_the_blocks_and_packs_that_hold_them() {
         .fails(2, "is no ID");
     bed.run(["find", "["]).fails(1, "cannot be used");
 }
+
+#[test]
+fn the_packs_of_blocks_are_named() {
+    let bed = Bed::with_repository();
+    bed.backup(&[]).succeeds();
+    let packs = bed.run(["list", "packs"]).succeeds().stdout;
+    let index = bed.run(["list", "index"]).succeeds().stdout;
+    let index = bed.run(["cat", "index", index.trim()]).succeeds().stdout;
+    let at = index.find("\"blocks\"").expect("it has blocks");
+    let is_id = |word: &&str| word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let block = index[at..].split('"').find(is_id).expect("an ID");
+    let found = bed
+        .run(["find", "--block", "--show-pack-id", &block[..12]])
+        .succeeds();
+    let line = found.stdout.lines().last().expect("a line");
+    let pack = line
+        .strip_prefix(&format!("block {block} is in pack "))
+        .expect(line);
+    assert!(packs.lines().any(|listed| listed == pack), "{packs} {line}");
+}

@@ -8,7 +8,7 @@ const LINES_MAX: usize = 40;
 const COLUMNS_MAX: usize = 100;
 
 /// The commands that open no repository, and the options of repositories that they use.
-const WITHOUT_REPOSITORY: [(&str, &[&str]); 11] = [
+const WITHOUT_REPOSITORY: [(&str, &[&str]); 12] = [
     ("node", &[]),
     ("cache", &["--cache-dir"]),
     ("sum", &["--gpu"]),
@@ -17,6 +17,10 @@ const WITHOUT_REPOSITORY: [(&str, &[&str]); 11] = [
     ("offload", &["--gpu"]),
     ("devices", &[]),
     ("self-test", &["--gpu"]),
+    (
+        "schedule",
+        &["--repo", "--password-file", "--password-command"],
+    ),
     ("version", &[]),
     ("completions", &[]),
     ("man", &[]),
@@ -166,14 +170,14 @@ fn commands_that_open_no_repository_refuse_its_options() {
 fn options_of_restic_that_are_absent_get_a_sentence() {
     for (args, sentence) in [
         (
-            "restore --include-xattr=user.* x",
-            "`tabane restore` has no --include-xattr yet: ",
+            "restore --sparse x",
+            "`tabane restore` has no --sparse: it makes holes of zeros always",
         ),
-        ("prune --repack-small", "has no --repack-small yet"),
         (
-            "snapshots --cacert /x",
-            "`tabane snapshots` has no --cacert: set SSL_CERT_FILE",
+            "prune --repack-uncompressed",
+            "has no --repack-uncompressed: ",
         ),
+        ("snapshots --pack-size 4", "has no --pack-size: "),
         ("--no-lock snapshots", "`tabane` has no --no-lock: "),
     ] {
         let ran = run(&mut bare_command(args.split(' '))).fails(2, sentence);

@@ -402,6 +402,24 @@ fn a_pack_that_went_elsewhere_is_found_there() {
 }
 
 #[test]
+fn paths_and_times_of_snapshots_are_what_the_templates_say() {
+    let bed = Bed::with_repository();
+    bed.backup(&["--time", "2026-01-02T12:04:05Z", "--host", "web"])
+        .succeeds();
+    let templates = ["--path-template", "%h/%T", "--time-template", "%Y/%m-%d"];
+    let Some(mounted) = Mounted::start(&bed, &templates) else {
+        return;
+    };
+    assert_eq!(names(&mounted.at), ["web"]);
+    assert_eq!(names(&mounted.at.join("web/2026")), ["01-02", "latest"]);
+    drop(mounted);
+    let at = bed.path("mountpoint").display().to_string();
+    let _ = fs::create_dir(&at);
+    bed.run(["mount", &at, "--path-template", "%x"])
+        .fails(2, "than i, I, h, u, t or T");
+}
+
+#[test]
 fn unmounting_ends_it_at_once_or_when_nobody_uses_it_any_more() {
     let bed = Bed::with_repository();
     bed.backup(&[]).succeeds();

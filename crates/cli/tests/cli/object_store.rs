@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -528,4 +528,206 @@ fn a_name_that_cannot_be_looked_up_for_a_while() {
         });
         run(&mut looking_up(&["snapshots"])).succeeds();
     });
+}
+
+/// The objects that were put, each with its storage class.
+type Classes = Arc<Mutex<Vec<(String, String)>>>;
+
+/// A proxy in front of the server, for which packs in a class are cold: they cannot be read until
+/// the file `warm` is there. Notes the class with which each object was put.
+fn archive(gateway: &Gateway, bed: &Bed) -> (String, Classes) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let url = gateway.url(BUCKET, "cold");
+    let upstream = url.split('/').nth(2).expect("a host").to_owned();
+    let own = format!("127.0.0.1:{port}");
+    let (warm, classes) = (
+        bed.path("warm"),
+        Arc::<Mutex<Vec<(String, String)>>>::default(),
+    );
+    let noted = Arc::clone(&classes);
+    let given = upstream.clone();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let (upstream, warm, noted) = (given.clone(), warm.clone(), Arc::clone(&noted));
+            thread::spawn(move || {
+                let mut client = client.expect("a client");
+                // One request a connection.
+                let (mut bytes, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
+                let (head, len) = loop {
+                    let count = client.read(&mut buffer).unwrap_or(0);
+                    if count == 0 {
+                        return;
+                    }
+                    bytes.extend_from_slice(&buffer[..count]);
+                    let text = String::from_utf8_lossy(&bytes);
+                    let Some((head, _)) = text.split_once("\r\n\r\n") else {
+                        continue;
+                    };
+                    let len = head.lines().find_map(|line| {
+                        let (name, value) = line.split_once(": ")?;
+                        let is_len = name.eq_ignore_ascii_case("content-length");
+                        is_len.then(|| value.parse::<usize>().expect("a number"))
+                    });
+                    break (head.to_owned(), head.len() + 4 + len.unwrap_or(0));
+                };
+                while bytes.len() < len {
+                    let count = client.read(&mut buffer).unwrap_or(0);
+                    bytes.extend_from_slice(&buffer[..count]);
+                }
+                let mut words = head.split(' ');
+                let (method, path) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+                let class = head.lines().find_map(|line| {
+                    let (name, value) = line.split_once(": ")?;
+                    name.eq_ignore_ascii_case("x-amz-storage-class")
+                        .then_some(value)
+                });
+                if let Some(class) = class.filter(|_| method == "PUT") {
+                    let path = path.to_owned();
+                    noted
+                        .lock()
+                        .expect("no panic")
+                        .push((path, class.to_owned()));
+                }
+                let is_cold = || {
+                    let noted = noted.lock().expect("no panic");
+                    noted.iter().any(|(put, _)| put == path) && !warm.exists()
+                };
+                if method == "GET" && is_cold() {
+                    let body =
+                        "<Error><Code>InvalidObjectState</Code><Message>cold</Message></Error>";
+                    let answer = format!(
+                        "HTTP/1.1 403 Forbidden\r\ncontent-length: {}\r\nconnection: \
+                         close\r\n\r\n{body}",
+                        body.len()
+                    );
+                    let _ = client.write_all(answer.as_bytes());
+                    return;
+                }
+                let mut server = TcpStream::connect(&upstream).expect("the server");
+                let line = head.find("\r\n").expect("a line") + 2;
+                let _ = server.write_all(&bytes[..line]);
+                let _ = server.write_all(b"connection: close\r\n");
+                let _ = server.write_all(&bytes[line..]);
+                let _ = std::io::copy(&mut server, &mut client);
+            });
+        }
+    });
+    (url.replace(&upstream, &own), classes)
+}
+
+#[test]
+fn packs_in_an_archive_are_brought_back_before_a_restore() {
+    let Some(gateway) = Gateway::start("packs in an archive") else {
+        return;
+    };
+    let bed = Bed::new();
+    let (url, classes) = archive(&gateway, &bed);
+    let class = ["--storage-class", "GLACIER"];
+    let cold = |args: &[&str]| tabane(&bed, &url, [args, &class].concat());
+    cold(&["init"]).succeeds();
+    let source = bed.source().display().to_string();
+    cold(&["backup", &source]).succeeds();
+    let put = classes.lock().expect("no panic").clone();
+    assert_eq!(put.len(), 1, "{put:?}");
+    assert!(
+        put[0].0.contains("/packs/") && put[0].1 == "GLACIER",
+        "{put:?}"
+    );
+    // All but reading contents works.
+    fs::write(bed.source().join("docs/notes.txt"), "second version").expect("written");
+    cold(&["backup", &source]).succeeds();
+    cold(&["check"]).succeeds();
+    cold(&["ls", "latest"]).succeeds();
+    let target = bed.path("target").display().to_string();
+    let restore = ["restore", "latest", "-t", &target];
+    let ran = tabane(&bed, &url, restore);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("it is in an archive"), "{}", ran.stderr);
+    let told = tabane(&bed, &url, ["warm-up", "latest", "--json"]);
+    assert_eq!(told.code, Some(1));
+    assert_eq!(told.last_json()["cold_packs"], 2);
+    let below = format!("latest:{source}/docs/notes.txt");
+    let told = tabane(&bed, &url, ["warm-up", &below, "--json"]);
+    assert_eq!(told.last_json()["packs"], 1);
+    let warm = bed.path("warm").display().to_string();
+    let command = format!("echo $TABANE_PACK >> {warm}");
+    let warmed = tabane(
+        &bed,
+        &url,
+        ["warm-up", "latest", "--wait", "9s", "--command", &command],
+    );
+    let warmed = warmed.succeeds();
+    assert!(
+        warmed.stdout.contains("all of them can be read"),
+        "{}",
+        warmed.stdout
+    );
+    let asked = fs::read_to_string(&warm).expect("asked");
+    assert!(
+        asked.lines().all(|line| line.starts_with("packs/")),
+        "{asked}"
+    );
+    assert_eq!(asked.lines().count(), 2);
+    let _ = fs::remove_dir_all(&target);
+    tabane(&bed, &url, restore).succeeds();
+    let _ = fs::remove_file(&warm);
+    let failing = ["warm-up", "latest", "--command", "false"];
+    tabane(&bed, &url, failing).fails(1, "no further pack is asked for");
+}
+
+/// A server whose certificate nobody has signed is trusted by name, or not at all.
+#[test]
+fn certificates_of_an_own_authority_are_trusted_by_their_file() {
+    let bed = Bed::new();
+    let (certificate, key) = (bed.path("certificate.pem"), bed.path("key.pem"));
+    let made = Command::new("openssl")
+        .args([
+            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+        ])
+        .args([
+            "-subj",
+            "/CN=127.0.0.1",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+        ])
+        .arg("-out")
+        .arg(&certificate)
+        .arg("-keyout")
+        .arg(&key)
+        .output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        tabane_testing::not_checked("own authorities", "openssl is not installed");
+        return;
+    }
+    let Some(gateway) = Gateway::start_with_tls("own authorities", &certificate, &key) else {
+        return;
+    };
+    let url = gateway.url(BUCKET, "tls");
+    let certificate = certificate.display().to_string();
+    let refused = tabane(&bed, &url, ["init", "--retry-for", "1s"]);
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    tabane(&bed, &url, ["init", "--cacert", &certificate]).succeeds();
+    tabane(&bed, &url, ["snapshots", "--insecure-tls"]).succeeds();
+    let key = key.display().to_string();
+    tabane(&bed, &url, ["snapshots", "--cacert", &key]).fails(2, "holds no certificate");
+    tabane(&bed, &url, ["snapshots", "--tls-client-cert", &certificate])
+        .fails(2, "does not hold a certificate and its key");
+    // This server asks for none, and takes any.
+    let both = bed.path("both.pem");
+    let read = |path: &str| fs::read_to_string(path).expect("read");
+    fs::write(&both, read(&certificate) + &read(&key)).expect("written");
+    let both = both.display().to_string();
+    tabane(
+        &bed,
+        &url,
+        [
+            "snapshots",
+            "--cacert",
+            &certificate,
+            "--tls-client-cert",
+            &both,
+        ],
+    )
+    .succeeds();
 }

@@ -130,3 +130,37 @@ fn a_dry_run_of_both_plans_as_if_snapshots_were_gone() {
         "{dry}"
     );
 }
+
+#[test]
+fn short_packs_are_combined_on_request() {
+    let bed = Bed::with_repository();
+    for number in 0..4 {
+        fs::write(
+            bed.source().join("docs/notes.txt"),
+            format!("version {number}"),
+        )
+        .unwrap();
+        bed.backup(&[]).succeeds();
+    }
+    let packs = || {
+        let folders = fs::read_dir(bed.repository().join("packs")).unwrap();
+        let files = folders.map(|folder| fs::read_dir(folder.unwrap().path()).unwrap().count());
+        files.sum::<usize>()
+    };
+    let before = packs();
+    assert!(before >= 8, "{before}");
+    bed.run(["prune", "--max-unused", "unlimited"]).succeeds();
+    assert_eq!(packs(), before);
+    let combine = |args: &[&str]| {
+        bed.run([&["prune", "--max-unused", "unlimited"], args].concat())
+            .succeeds();
+        bed.run(["check", "--read-data"]).succeeds();
+        packs()
+    };
+    // One of directories, and those of files as they were.
+    let trees = combine(&["--repack-small", "--repack-cacheable-only"]);
+    assert!(trees < before && trees > 4, "{trees}");
+    assert_eq!(combine(&["--repack-smaller-than", "1"]), trees);
+    assert_eq!(combine(&["--repack-small"]), 2);
+    assert_eq!(combine(&["--repack-small"]), 2);
+}

@@ -13,11 +13,13 @@ use super::location::{RemoteLocation, Service};
 use super::transport::Transport;
 use crate::error::{StorageError, StorageErrorKind};
 use crate::limit::Limiter;
+use crate::options::TlsOptions;
 
 /// Makes the client; no request is sent yet.
 pub fn connect(
     location: &RemoteLocation,
     upload: Option<Arc<Limiter>>,
+    tls: &TlsOptions,
 ) -> Result<Arc<dyn ObjectStore>, StorageError> {
     // Callers retry, with new signatures and for longer.
     let retry = RetryConfig {
@@ -26,7 +28,7 @@ pub fn connect(
         retry_timeout: Default::default(),
     };
     let bucket = location.bucket.as_str();
-    let transport = |login| Transport::new(location.service, upload.clone(), login);
+    let transport = |login| Transport::new(location.service, upload.clone(), login, tls);
     let built: object_store::Result<Arc<dyn ObjectStore>> = match location.service {
         Service::S3 => {
             let mut builder = with_profile(AmazonS3Builder::from_env())?;

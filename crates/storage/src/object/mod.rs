@@ -14,9 +14,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
-use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode};
+use object_store::{
+    Attribute, Attributes, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
+};
 
 use crate::error::{Result, StorageError, StorageErrorKind, causes};
+use crate::files::Files;
 use crate::hash::random;
 use crate::id::Id;
 use crate::limit::Limiter;
@@ -57,6 +60,8 @@ pub struct ObjectStorage {
     /// Whether the service refused a conditional put.
     unconditional: AtomicBool,
     download: Option<Limiter>,
+    /// Storage class of what is seldom read.
+    cold_class: Option<String>,
 }
 
 impl ObjectStorage {
@@ -66,7 +71,7 @@ impl ObjectStorage {
     /// When the environment lacks settings of the service.
     pub fn connect(location: &RemoteLocation, options: &RemoteOptions) -> Result<Self> {
         let upload = options.upload_kib_per_s.map(Limiter::new).map(Arc::new);
-        let store = connect::connect(location, upload)?;
+        let store = connect::connect(location, upload, &options.tls)?;
         let mut storage = Self::new(store, &location.prefix, location.to_string(), options)?;
         storage.is_webdav = location.service == Service::WebDav;
         Ok(storage)
@@ -97,6 +102,7 @@ impl ObjectStorage {
             is_webdav: false,
             unconditional: AtomicBool::new(false),
             download: options.download_kib_per_s.map(Limiter::new),
+            cold_class: options.storage_class.clone(),
         })
     }
 
@@ -110,15 +116,28 @@ impl ObjectStorage {
         self.path(&name.path())
     }
 
-    /// Puts an object that must not exist yet.
-    async fn put_new(&self, path: &Path, bytes: &Bytes, attempt: Attempt) -> Result<()> {
+    /// Puts an object that must not exist yet, in this storage class.
+    async fn put_new(
+        &self,
+        path: &Path,
+        bytes: &Bytes,
+        attempt: Attempt,
+        class: Option<&String>,
+    ) -> Result<()> {
         if self.is_webdav {
             return self.put_copied(path, bytes, attempt).await;
         }
+        let mut attributes = Attributes::new();
+        if let Some(class) = class {
+            attributes.insert(Attribute::StorageClass, class.clone().into());
+        }
         if !self.unconditional.load(Ordering::Relaxed) {
-            let put = self
-                .store
-                .put_opts(path, bytes.clone().into(), PutMode::Create.into());
+            let options = PutOptions {
+                mode: PutMode::Create,
+                attributes: attributes.clone(),
+                ..PutOptions::default()
+            };
+            let put = self.store.put_opts(path, bytes.clone().into(), options);
             match put.await.map_err(explain) {
                 Err(failure) if failure.kind() == StorageErrorKind::Unsupported => {
                     self.unconditional.store(true, Ordering::Relaxed);
@@ -131,8 +150,37 @@ impl ObjectStorage {
         if !attempt.is_again && attempt.answer(self.store.head(path)).await.is_ok() {
             return Err(StorageErrorKind::AlreadyExists.into());
         }
-        let put = self.store.put(path, bytes.clone().into()).await;
-        put.map(drop).map_err(explain)
+        let put = self
+            .store
+            .put_opts(path, bytes.clone().into(), attributes.into());
+        put.await.map(drop).map_err(explain)
+    }
+
+    /// [`Storage::put`] in this storage class.
+    fn put_in_class(&self, name: Name, parts: &[&[u8]], class: Option<&String>) -> Result<()> {
+        let bytes = Bytes::from(parts.concat());
+        let path = self.object(name);
+        self.remote
+            .run(
+                async |attempt| match self.put_new(&path, &bytes, attempt, class).await {
+                    Err(failure)
+                        if failure.kind() == StorageErrorKind::AlreadyExists
+                            && attempt.is_again =>
+                    {
+                        match self.has(name, &bytes, attempt).await {
+                            Ok(true) => Ok(()),
+                            Ok(false) => Err(failure),
+                            Err(missing) if missing.kind() == StorageErrorKind::NotFound => {
+                                let text = "the server is still busy with an earlier try";
+                                Err(StorageError::new(StorageErrorKind::Retryable, text))
+                            }
+                            Err(other) => Err(other),
+                        }
+                    }
+                    done => done,
+                },
+            )
+            .map_err(|error| error.about(name))
     }
 
     /// Puts an object under a temporary name first: a server may keep the beginning of an
@@ -338,29 +386,11 @@ impl Storage for ObjectStorage {
     }
 
     fn put(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
-        let bytes = Bytes::from(parts.concat());
-        let path = self.object(name);
-        self.remote
-            .run(
-                async |attempt| match self.put_new(&path, &bytes, attempt).await {
-                    Err(failure)
-                        if failure.kind() == StorageErrorKind::AlreadyExists
-                            && attempt.is_again =>
-                    {
-                        match self.has(name, &bytes, attempt).await {
-                            Ok(true) => Ok(()),
-                            Ok(false) => Err(failure),
-                            Err(missing) if missing.kind() == StorageErrorKind::NotFound => {
-                                let text = "the server is still busy with an earlier try";
-                                Err(StorageError::new(StorageErrorKind::Retryable, text))
-                            }
-                            Err(other) => Err(other),
-                        }
-                    }
-                    done => done,
-                },
-            )
-            .map_err(|error| error.about(name))
+        self.put_in_class(name, parts, None)
+    }
+
+    fn put_cold(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
+        self.put_in_class(name, parts, self.cold_class.as_ref())
     }
 
     fn get(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>> {
@@ -463,6 +493,43 @@ impl Storage for ObjectStorage {
                 put.map(drop).map_err(explain)
             })
             .map_err(|error| error.about(name))
+    }
+}
+
+impl Files for ObjectStorage {
+    fn location(&self) -> String {
+        self.location.clone()
+    }
+
+    fn connections(&self) -> usize {
+        self.remote.connections()
+    }
+
+    fn read(&self, path: &str, range: Option<Range<u64>>) -> Result<Vec<u8>> {
+        let path = self.path(path);
+        self.remote
+            .run(async |attempt| self.read(&path, range.clone(), attempt).await)
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<(String, u64)>> {
+        let root = self.root.parts().count();
+        let below_root = |path: &Path| path.parts().skip(root).collect::<Path>().to_string();
+        let (mut found, mut folders) = (Vec::new(), vec![self.path(folder)]);
+        while let Some(folder) = folders.pop() {
+            let listed = self.remote.run(async |attempt| {
+                let list = self.store.list_with_delimiter(Some(&folder));
+                attempt.answer(list).await
+            });
+            let below = match listed {
+                Err(failure) if failure.kind() == StorageErrorKind::NotFound => continue,
+                listed => listed?,
+            };
+            let files = below.objects.into_iter();
+            found.extend(files.map(|file| (below_root(&file.location), file.size)));
+            folders.extend(below.common_prefixes);
+        }
+        found.sort();
+        Ok(found)
     }
 }
 

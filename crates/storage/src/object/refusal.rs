@@ -20,7 +20,7 @@ pub struct Refusal {
 impl Refusal {
     /// Explains the refusal; `credentials` names the source of the credentials.
     pub fn explain(&self, credentials: &str) -> StorageError {
-        use StorageErrorKind::{Full, Permanent, Retryable, Unauthorized, Unsupported};
+        use StorageErrorKind::{Cold, Full, Permanent, Retryable, Unauthorized, Unsupported};
         let answer = self.answer();
         match (self.code.as_str(), self.status) {
             ("InvalidAccessKeyId" | "XAdminUserNotFound", _) => StorageError::new(
@@ -45,6 +45,10 @@ impl Refusal {
                 Unauthorized,
                 format!("the credentials have expired: get new ones and check {credentials}"),
             ),
+            ("InvalidObjectState" | "BlobArchived" | "BlobBeingRehydrated", _) => {
+                let text = "it is in an archive of the service, and has to be brought back first";
+                StorageError::new(Cold, text)
+            }
             ("NoSuchBucket" | "ContainerNotFound" | "ContainerBeingDeleted", _) => {
                 StorageError::new(
                     Permanent,
@@ -129,7 +133,7 @@ mod tests {
 
     #[test]
     fn each_refusal_is_explained() {
-        use StorageErrorKind::{Full, Permanent, Retryable, Unauthorized, Unsupported};
+        use StorageErrorKind::{Cold, Full, Permanent, Retryable, Unauthorized, Unsupported};
         let cases = [
             (404, "XAdminUserNotFound", "", Unauthorized, "check KEYS"),
             (403, "InvalidAccessKeyId", "", Unauthorized, "check KEYS"),
@@ -174,6 +178,9 @@ mod tests {
                 Full,
                 "507 (XMinioStorageFull)",
             ),
+            (403, "InvalidObjectState", "", Cold, "brought back first"),
+            (409, "BlobArchived", "", Cold, "brought back first"),
+            (409, "BlobBeingRehydrated", "", Cold, "brought back first"),
             (301, "PermanentRedirect", "", Permanent, "AWS_REGION"),
             (503, "SlowDown", "", Retryable, "503 (SlowDown)"),
             (409, "OperationAborted", "", Retryable, "409"),

@@ -6,6 +6,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +28,7 @@ use super::location::Service;
 use super::refusal::Refusal;
 use crate::error::{StorageError, StorageErrorKind, causes};
 use crate::limit::Limiter;
+use crate::options::TlsOptions;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -72,14 +74,46 @@ impl fmt::Debug for Transport {
     }
 }
 
+/// Whom to trust, and how to be known.
+fn with_tls(
+    mut builder: reqwest::ClientBuilder,
+    options: &TlsOptions,
+) -> Result<reqwest::ClientBuilder, StorageError> {
+    let unusable = |path: &Path, why: &dyn fmt::Display| {
+        let text = format!("cannot use {}: {why}", path.display());
+        StorageError::new(StorageErrorKind::Invalid, text)
+    };
+    let read = |path: &Path| std::fs::read(path).map_err(|error| unusable(path, &error));
+    for path in &options.authorities {
+        let found = reqwest::Certificate::from_pem_bundle(&read(path)?);
+        let found = found.map_err(|error| unusable(path, &explain(&error)))?;
+        if found.is_empty() {
+            return Err(unusable(path, &"it holds no certificate in PEM"));
+        }
+        builder = builder.tls_certs_merge(found);
+    }
+    if let Some(path) = &options.identity {
+        let identity = reqwest::Identity::from_pem(&read(path)?);
+        let identity = identity
+            .map_err(|_| unusable(path, &"it does not hold a certificate and its key in PEM"))?;
+        builder = builder.identity(identity);
+    }
+    Ok(if options.is_insecure {
+        builder.tls_danger_accept_invalid_certs(true)
+    } else {
+        builder
+    })
+}
+
 impl Transport {
     /// A transport that connects at its first request. `upload` limits the rate of uploads.
     pub fn new(
         service: Service,
         upload: Option<Arc<Limiter>>,
         login: Option<(String, String)>,
+        tls: &TlsOptions,
     ) -> Result<Self, StorageError> {
-        let client = reqwest::Client::builder()
+        let client = with_tls(reqwest::Client::builder(), tls)?
             .user_agent(concat!("tabane/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT)
             // A signature holds for one host.

@@ -157,21 +157,39 @@ impl Repository {
         }
     }
 
-    /// The latest snapshot of the same machine and paths from before `time`, with which a backup
-    /// compares.
+    /// The latest snapshot from before `time` that has in common with `new` what `by` names, with
+    /// which a backup compares.
     ///
     /// # Errors
     /// When the storage fails. Damaged snapshots are passed over.
     pub fn find_parent_snapshot(
         &self,
-        hostname: &str,
-        paths: &[String],
+        new: &Origin<'_>,
+        by: GroupBy,
         time: Timestamp,
     ) -> Result<Option<(Id, Snapshot)>> {
         let mut snapshots = self.snapshots(&Filter::default())?.snapshots;
+        let sorted = |tags: &[String]| {
+            let mut tags = tags.to_vec();
+            tags.sort();
+            tags
+        };
         snapshots.retain(|(_, snapshot)| {
-            snapshot.hostname == hostname && snapshot.paths == paths && snapshot.time <= time
+            snapshot.time <= time
+                && (!by.host || snapshot.hostname == new.hostname)
+                && (!by.paths || snapshot.paths == new.paths)
+                && (!by.tags || sorted(&snapshot.tags) == sorted(new.tags))
         });
         Ok(snapshots.pop())
     }
+}
+
+/// What a new snapshot may have in common with older ones.
+pub struct Origin<'a> {
+    /// The machine.
+    pub hostname: &'a str,
+    /// The paths.
+    pub paths: &'a [String],
+    /// The tags.
+    pub tags: &'a [String],
 }

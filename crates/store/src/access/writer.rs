@@ -76,6 +76,8 @@ struct Shared {
     counters: Counters,
     /// Bytes of packs.
     buffers: Buffers,
+    /// Stored blocks, new ones and others; nothing unless it was asked for.
+    used: Mutex<Option<HashSet<Id>>>,
 }
 
 #[derive(Default)]
@@ -183,6 +185,7 @@ impl Writer {
             failure: Mutex::default(),
             counters: Counters::default(),
             buffers: Buffers::default(),
+            used: Mutex::default(),
         });
         let mut writer = Self {
             shared,
@@ -238,6 +241,16 @@ impl Writer {
     /// Runs `read` with the index as it is now.
     pub fn with_index<T>(&self, read: impl FnOnce(&Index) -> T) -> T {
         read(&self.shared.index.read().expect("no panic under this lock"))
+    }
+
+    /// From now on, remembers the blocks that are stored or were there already.
+    pub fn record_used(&self) {
+        lock(&self.shared.used).get_or_insert_default();
+    }
+
+    /// The blocks that were remembered.
+    pub fn take_used(&self) -> HashSet<Id> {
+        lock(&self.shared.used).take().unwrap_or_default()
     }
 
     /// Counts so far.
@@ -306,10 +319,13 @@ impl Shared {
         let id = object_id(&[&bytes]);
         let name = Name::new(ObjectKind::Pack, id);
         // model: removal/writer/put-pack
-        self.repository
-            .storage()
-            .put(name, &[&bytes])
-            .map_err(Error::storage("write", name))?;
+        let storage = self.repository.storage();
+        // Directories are read by every backup.
+        let put = match contents.kind {
+            BlockKind::Data => storage.put_cold(name, &[&bytes]),
+            BlockKind::Tree => storage.put(name, &[&bytes]),
+        };
+        put.map_err(Error::storage("write", name))?;
         if contents.kind == BlockKind::Tree {
             self.repository.nearby().keep_pack(id, &bytes, &contents);
         }
@@ -542,6 +558,9 @@ impl Encoder {
     /// When this or any other part of the run has failed.
     pub fn store(&mut self, blocks: &[&[u8]], digests: Vec<Digest>) -> Result<Vec<Piece>> {
         let claimed = self.shared.claim(blocks, digests, &mut self.reader)?;
+        if let Some(used) = lock(&self.shared.used).as_mut() {
+            used.extend(claimed.iter().map(|(id, _)| id));
+        }
         let (mut new, mut added, mut duplicate) = (0, 0, 0);
         for (&block, &(id, is_new)) in blocks.iter().zip(&claimed) {
             if is_new {

@@ -64,7 +64,7 @@ pub fn time(time: Timestamp) -> Time {
 }
 
 /// The blocks of a file or directory.
-pub fn blocks(entry: &Entry) -> impl Iterator<Item = (Id, u32)> + '_ {
+pub fn blocks(entry: &Entry) -> impl Iterator<Item = (Id, u32)> + Clone + '_ {
     let pieces: &[Piece] = match &entry.kind {
         Kind::File { content, .. } | Kind::Directory { content } => content,
         _ => &[],

@@ -1,11 +1,13 @@
 //! Snapshots: what was there at one time.
 
 use std::path::Path;
+use std::str::FromStr;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tabane_storage::Id;
 
+use crate::error::{Error, Result};
 use crate::format::entry::Piece;
 use crate::format::owners::Owners;
 
@@ -22,6 +24,12 @@ pub struct Snapshot {
     pub paths: Vec<String>,
     /// Free words to find it by.
     pub tags: Vec<String>,
+    /// What it is for, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// What its client wished for its life; rules decide if it said nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Retention>,
     /// The snapshot that unchanged files were taken from.
     pub parent: Option<Id>,
     /// The snapshot that this is a copy of, with other tags, without some entries, repaired, or in
@@ -58,6 +66,16 @@ impl Snapshot {
             self.tags.push(tag.to_owned());
         }
     }
+}
+
+/// How long rules leave a snapshot alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Retention {
+    /// Rules never remove it.
+    Never,
+    /// It stays until this time, whatever rules say, and goes with the first ones after it.
+    Until(Timestamp),
 }
 
 /// What a backup did.
@@ -114,6 +132,40 @@ impl Filter {
         (self.hosts.is_empty() || self.hosts.contains(&snapshot.hostname))
             && (self.tags.is_empty() || self.tags.iter().any(has_all))
             && self.paths.iter().all(|path| snapshot.paths.contains(path))
+    }
+}
+
+/// The properties that snapshots of a group share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupBy {
+    /// The machine.
+    pub host: bool,
+    /// All paths.
+    pub paths: bool,
+    /// All tags.
+    pub tags: bool,
+}
+
+impl FromStr for GroupBy {
+    type Err = Error;
+
+    /// Reads a list as `host,paths`; an empty one makes one group of all.
+    fn from_str(text: &str) -> Result<Self> {
+        let mut group_by = Self::default();
+        for word in text.split(',').filter(|word| !word.is_empty()) {
+            match word {
+                "host" | "hosts" => group_by.host = true,
+                "path" | "paths" => group_by.paths = true,
+                "tag" | "tags" => group_by.tags = true,
+                _ => {
+                    return Err(Error::Invalid(format!(
+                        "snapshots cannot be grouped by {word:?}: use host, paths, tags or some of \
+                         them with commas between"
+                    )));
+                }
+            }
+        }
+        Ok(group_by)
     }
 }
 

@@ -55,9 +55,13 @@ pub struct DiffSummary {
     pub directories_added: u64,
     /// Directories that only the first tree has.
     pub directories_removed: u64,
-    /// Bytes of blocks that, among the files that differ, only the second tree has.
+    /// Blocks that, among the files that differ, only the second tree has.
+    pub blocks_added: u64,
+    /// Blocks that, among the files that differ, only the first tree has.
+    pub blocks_removed: u64,
+    /// Bytes of the blocks that only the second tree has.
     pub added_bytes: u64,
-    /// Bytes of blocks that, among the files that differ, only the first tree has.
+    /// Bytes of the blocks that only the first tree has.
     pub removed_bytes: u64,
 }
 
@@ -113,11 +117,14 @@ pub fn diff<E: From<crate::Error>>(
             })?;
         }
     }
-    let len = |blocks: std::collections::hash_set::Difference<'_, (Id, u32), _>| {
-        blocks.map(|&(_, len)| u64::from(len)).sum()
-    };
-    summary.added_bytes = len(new_blocks.difference(&old_blocks));
-    summary.removed_bytes = len(old_blocks.difference(&new_blocks));
+    for &(_, len) in new_blocks.difference(&old_blocks) {
+        summary.added_bytes += u64::from(len);
+        summary.blocks_added += 1;
+    }
+    for &(_, len) in old_blocks.difference(&new_blocks) {
+        summary.removed_bytes += u64::from(len);
+        summary.blocks_removed += 1;
+    }
     Ok(summary)
 }
 

@@ -10,7 +10,9 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span, Timestamp, Zoned};
 
 use crate::error::{Error, Result};
-use crate::format::snapshot::{Snapshot, has_tags};
+use crate::format::snapshot::{Retention, Snapshot, has_tags};
+
+pub use crate::format::snapshot::GroupBy;
 use tabane_storage::Id;
 
 /// Stretches of the local calendar, of which a rule keeps the latest snapshot each.
@@ -138,6 +140,17 @@ impl Age {
         };
         start().unwrap_or(Timestamp::MIN)
     }
+
+    /// The time this long after `start`; the latest timestamp if that is out of range.
+    pub fn after(self, start: &Zoned) -> Timestamp {
+        let span = || {
+            let months = i64::from(self.years) * 12 + i64::from(self.months);
+            let span = Span::new().try_months(months)?;
+            span.try_days(self.days)?.try_hours(self.hours)
+        };
+        let end = span().and_then(|span| start.checked_add(span));
+        end.map_or(Timestamp::MAX, |end| end.timestamp())
+    }
 }
 
 impl FromStr for Age {
@@ -213,8 +226,8 @@ impl fmt::Display for Rule {
 /// reason is removed.
 ///
 /// Periods are those of `zone`. Snapshots dated after `now` stay and count for no rule: a fast
-/// clock or forged snapshots make no other snapshot old or superfluous. Ages are measured from
-/// the latest of the other snapshots.
+/// clock or forged snapshots make no other snapshot old or superfluous. Nor do snapshots that say
+/// themselves how long they stay. Ages are measured from the latest of the other snapshots.
 pub fn reasons(
     rules: &[Rule],
     group: &[(Id, Snapshot)],
@@ -222,13 +235,20 @@ pub fn reasons(
     now: Timestamp,
 ) -> Vec<Vec<String>> {
     let zoned = |at: &usize| group[*at].1.time.to_zoned(zone.clone());
-    let (future, mut newest_first): (Vec<usize>, Vec<usize>) =
-        (0..group.len()).partition(|&at| group[at].1.time > now);
-    newest_first.sort_by_key(|&at| std::cmp::Reverse((group[at].1.time, group[at].0)));
     let mut reasons = vec![Vec::new(); group.len()];
-    for at in future {
-        reasons[at].push("dated in the future".to_owned());
+    let mut newest_first = Vec::new();
+    for (at, (_, snapshot)) in group.iter().enumerate() {
+        match snapshot.retention {
+            Some(Retention::Never) => reasons[at].push("never to be removed".to_owned()),
+            Some(Retention::Until(time)) if time > now => {
+                reasons[at].push(format!("wanted until {}", time.strftime("%F")));
+            }
+            Some(Retention::Until(_)) => {}
+            None if snapshot.time > now => reasons[at].push("dated in the future".to_owned()),
+            None => newest_first.push(at),
+        }
     }
+    newest_first.sort_by_key(|&at| std::cmp::Reverse((group[at].1.time, group[at].0)));
     let Some(latest) = newest_first.first().map(zoned) else {
         return reasons;
     };
@@ -276,40 +296,6 @@ pub fn reasons(
         }
     }
     reasons
-}
-
-/// The properties that snapshots of a group share.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GroupBy {
-    /// The machine.
-    pub host: bool,
-    /// All paths.
-    pub paths: bool,
-    /// All tags.
-    pub tags: bool,
-}
-
-impl FromStr for GroupBy {
-    type Err = Error;
-
-    /// Reads a list as `host,paths`; an empty one makes one group of all.
-    fn from_str(text: &str) -> Result<Self> {
-        let mut group_by = Self::default();
-        for word in text.split(',').filter(|word| !word.is_empty()) {
-            match word {
-                "host" | "hosts" => group_by.host = true,
-                "path" | "paths" => group_by.paths = true,
-                "tag" | "tags" => group_by.tags = true,
-                _ => {
-                    return Err(Error::Invalid(format!(
-                        "snapshots cannot be grouped by {word:?}: use host, paths, tags or some of \
-                         them with commas between"
-                    )));
-                }
-            }
-        }
-        Ok(group_by)
-    }
 }
 
 /// Snapshots to which rules are applied together.
@@ -370,6 +356,8 @@ mod tests {
             username: "user".to_owned(),
             paths: vec!["/home".to_owned()],
             tags: tags.iter().map(|&tag| tag.to_owned()).collect(),
+            description: None,
+            retention: None,
             parent: None,
             original: None,
             root: Vec::new(),
@@ -540,6 +528,35 @@ mod tests {
     }
 
     #[test]
+    fn what_a_snapshot_says_of_itself_goes_before_rules() {
+        let mut group = at(&[
+            "2026-01-01T00:00",
+            "2026-01-02T00:00",
+            "2026-01-03T00:00",
+            "2026-01-04T00:00",
+        ]);
+        let time = |year| {
+            date(year, 1, 1)
+                .to_zoned(TimeZone::UTC)
+                .unwrap()
+                .timestamp()
+        };
+        group[0].1.retention = Some(Retention::Never);
+        group[1].1.retention = Some(Retention::Until(time(2101)));
+        group[3].1.retention = Some(Retention::Until(time(2099)));
+        // The last one is gone, and counts for no rule.
+        let rules = [last(Period::Each, 1)];
+        let found = reasons(&rules, &group, &TimeZone::UTC, time(2100));
+        let expected = [
+            vec!["never to be removed"],
+            vec!["wanted until 2101-01-01"],
+            vec!["last snapshot"],
+            vec![],
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
     fn ages_and_counts_are_read() {
         for text in ["1y", "6m", "14d", "36h", "2y5m7d3h", "65535h"] {
             assert_eq!(text.parse::<Age>().unwrap().to_string(), text);
@@ -561,6 +578,12 @@ mod tests {
         );
         let month = "1m".parse::<Age>().unwrap().before(&latest);
         assert_eq!(month.to_string(), "2024-03-02T00:00:00Z");
+        let after = "1y1m".parse::<Age>().unwrap().after(&latest);
+        assert_eq!(after.to_string(), "2025-04-30T00:00:00Z");
+        assert_eq!(
+            "65535y".parse::<Age>().unwrap().after(&latest),
+            Timestamp::MAX
+        );
         let long = "1y1m31d25h".parse::<Age>().unwrap().before(&latest);
         assert_eq!(long.to_string(), "2023-01-29T23:00:00Z");
     }

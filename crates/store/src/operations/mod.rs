@@ -2,6 +2,7 @@
 
 pub mod backup;
 pub mod check;
+mod cold;
 pub mod commit;
 pub mod copy;
 pub mod diff;
@@ -10,12 +11,15 @@ pub mod edit;
 pub mod find;
 pub mod forget;
 pub mod key_text;
+mod merge;
 mod migrate;
 pub mod prune;
+pub mod recover;
 pub mod repack;
 pub mod repair;
 pub mod restore;
 pub mod rewrite;
 pub mod salvage;
 pub mod self_test;
+pub mod snapshot_writer;
 pub mod stats;

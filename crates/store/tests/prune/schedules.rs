@@ -267,7 +267,7 @@ struct Simulation<'a> {
 impl Simulation<'_> {
     fn back_up(&self, repository: &Arc<Repository>, source: u64) -> tabane_store::Result<()> {
         let paths = &self.sources.paths;
-        let options = backup_options().parent(Parent::Latest);
+        let options = backup_options().parent(Parent::OF_SAME);
         let path = &paths[source as usize % paths.len()];
         let made = back_up_observed(repository, &[path], options, &Arc::default())?;
         let id = made.id.expect("it was no dry run");

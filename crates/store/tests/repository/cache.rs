@@ -568,7 +568,7 @@ fn lost_packs_and_a_cache() {
         let made = back_up_observed(&repository, &[&source], options, &recorder).unwrap();
         (made, recorder.warnings())
     };
-    back_up(Parent::Latest);
+    back_up(Parent::OF_SAME);
     // Now the cache knows it.
     repository.load_index().unwrap();
     let all = repository.list(ObjectKind::Pack).unwrap();
@@ -576,7 +576,7 @@ fn lost_packs_and_a_cache() {
     let name = Name::new(ObjectKind::Pack, lost);
     repository.storage().delete(name).unwrap();
 
-    let (made, warnings) = back_up(Parent::Latest);
+    let (made, warnings) = back_up(Parent::OF_SAME);
     assert_eq!((made.snapshot.summary.read_bytes, warnings), (0, vec![]));
     let (made, warnings) = back_up(Parent::None);
     assert!(warnings[0].1.contains("stored again"), "{warnings:?}");

@@ -2,7 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::common::tree::{random_bytes, set_mtime, small_tree, write};
@@ -15,6 +15,7 @@ use tabane_store::backup::{Backup, BackupOptions, Parent};
 use tabane_store::browse::Browser;
 use tabane_store::entry::Entry;
 use tabane_store::snapshot::Summary;
+use tabane_testing::random::Random;
 
 /// A source that was backed up once.
 fn backed_up() -> (Place, Backup) {
@@ -277,4 +278,147 @@ fn a_dry_run_stores_nothing() {
     assert!(summary.added_bytes >= 5 << 20 && summary.stored_bytes >= 5 << 20);
     let listed = place.repository.snapshots(&Default::default()).unwrap();
     assert_eq!(listed.snapshots.len(), 1);
+}
+
+/// What a comparison of two file systems tells of random changes: names of what was changed, made
+/// or removed; of a directory that was renamed only the two names.
+fn change_at_random(root: &Path, random: &mut Random) -> Vec<PathBuf> {
+    let mut directories = vec![root.to_owned()];
+    let mut files = Vec::new();
+    let mut next = 0;
+    while let Some(directory) = directories.get(next).cloned() {
+        next += 1;
+        for entry in fs::read_dir(directory).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_dir() {
+                directories.push(entry.path());
+            } else {
+                files.push(entry.path());
+            }
+        }
+    }
+    let number = random.next_u64();
+    let new =
+        directories[random.below(directories.len() as u64) as usize].join(format!("{number}"));
+    let file =
+        (!files.is_empty()).then(|| files[random.below(files.len() as u64) as usize].clone());
+    let old = directories[random.below(directories.len() as u64) as usize].clone();
+    let is_usable = old != root && !new.starts_with(&old);
+    match (random.below(6), file) {
+        (0, Some(file)) => {
+            fs::remove_file(&file).unwrap();
+            vec![file]
+        }
+        (1, Some(file)) => {
+            fs::write(&file, random.noise(1000)).unwrap();
+            vec![file]
+        }
+        (2, Some(file)) => {
+            fs::rename(&file, &new).unwrap();
+            vec![file, new]
+        }
+        (3, _) if is_usable => {
+            fs::rename(&old, &new).unwrap();
+            vec![old, new]
+        }
+        (4, _) if is_usable && random.below(3) == 0 => {
+            // A new directory takes the name of an old one.
+            fs::remove_dir_all(&old).unwrap();
+            fs::create_dir(&old).unwrap();
+            fs::write(old.join("other"), random.noise(10)).unwrap();
+            vec![old]
+        }
+        (number, _) if number > 3 => {
+            fs::create_dir(&new).unwrap();
+            let inner = new.join("inner");
+            fs::write(&inner, random.noise(500)).unwrap();
+            vec![new, inner]
+        }
+        _ => {
+            fs::write(&new, random.noise(500)).unwrap();
+            vec![new]
+        }
+    }
+}
+
+#[test]
+fn with_a_list_of_changes_the_rest_is_not_looked_at() {
+    for seed in 0..12 {
+        let mut random = Random::new(seed);
+        let (place, _) = backed_up();
+        // The parent of one with a list may itself be one.
+        for round in 0..5 {
+            let mut changed = Vec::new();
+            for _ in 0..=random.below(5) {
+                changed.extend(change_at_random(&place.source, &mut random));
+            }
+            let options = backup_options().dry_run(true);
+            let expected = back_up_with(&place.repository, &[&place.source], options);
+            let options = backup_options().changed(changed.clone());
+            let made = back_up_with(&place.repository, &[&place.source], options);
+            let context = format!("seed {seed}, round {round}: {changed:?}");
+            let totals = |made: &Backup| {
+                let summary = &made.snapshot.summary;
+                let files = summary.files_new + summary.files_changed + summary.files_unmodified;
+                (
+                    files,
+                    summary.directories,
+                    summary.others,
+                    summary.total_bytes,
+                )
+            };
+            assert_eq!(totals(&made), totals(&expected), "{context}");
+            let target = place.path("target");
+            let _ = fs::remove_dir_all(&target);
+            place.restore_source(&made, &target);
+            compare::assert_same_contents(&place.source, &target);
+        }
+        crate::common::assert_clean(&place.repository);
+    }
+}
+
+#[test]
+fn what_a_list_of_changes_does_not_name_is_taken_from_the_parent() {
+    let (place, first) = backed_up();
+    let hidden = place.source.join("many/hidden");
+    write(&hidden, b"not in the list");
+    write(place.source.join("seen/too"), b"in the list");
+    let changed = [place.source.join("seen")];
+    let options = backup_options().changed(changed.to_vec());
+    let recorder = Arc::new(Recorder::default());
+    let paths = [place.source.as_path()];
+    let made = back_up_observed(&place.repository, &paths, options, &recorder).unwrap();
+    assert_eq!(recorder.notes(), Vec::<String>::new());
+    assert!(!browser_has(&place, &made, &hidden));
+    assert!(browser_has(&place, &made, &place.source.join("seen/too")));
+    // Nothing at all has changed.
+    let none = backup_options().changed(Vec::new()).skip_if_unchanged(true);
+    let made = back_up_with(&place.repository, &paths, none);
+    assert!(made.unchanged && made.id.is_none());
+    // With another parent than the list was made for, or none, everything is looked at.
+    let other = backup_options().hostname("other").changed(Vec::new());
+    let recorder = Arc::new(Recorder::default());
+    let made = back_up_observed(&place.repository, &paths, other, &recorder).unwrap();
+    let notes = recorder.notes();
+    assert!(
+        notes[0].contains("no snapshot to compare with"),
+        "{notes:?}"
+    );
+    assert!(browser_has(&place, &made, &hidden));
+    // The blocks of unseen directories are kept by the parent until the new snapshot is there.
+    assert_eq!(first.snapshot.paths, made.snapshot.paths);
+    let mut changed = backup_options()
+        .changed(Vec::new())
+        .as_path(PathBuf::from("/elsewhere"));
+    for _ in 0..2 {
+        let made = back_up_with(&place.repository, &paths, changed.clone());
+        assert_eq!(made.snapshot.paths, ["/elsewhere"]);
+        changed = changed.changed(vec![Path::new("/elsewhere/many").to_owned()]);
+        write(&hidden, b"changed twice");
+    }
+}
+
+fn browser_has(place: &Place, made: &Backup, path: &Path) -> bool {
+    let mut browser = Browser::new(&place.repository).unwrap();
+    browser.find(id(made), &made.snapshot, path).is_ok()
 }

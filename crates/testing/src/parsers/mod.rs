@@ -36,7 +36,7 @@ use tabane_store::parts::pack::{
 use tabane_store::parts::removal::Removal;
 use tabane_store::parts::{self, tree};
 use tabane_store::restore::RestoreOptions;
-use tabane_store::snapshot::{Filter, Snapshot, Summary};
+use tabane_store::snapshot::{Filter, GroupBy, Origin, Snapshot, Summary};
 use tabane_store::{FORMAT, Id, InitOptions, Repository, client, diff, dump, stats};
 
 use crate::memory::MemoryStorage;
@@ -737,7 +737,15 @@ fn snapshot(input: &[u8]) {
         .find_snapshot("latest", &Filter::default())
         .expect("a latest one");
     let _ = repository
-        .find_parent_snapshot(&read.hostname, &read.paths, read.time)
+        .find_parent_snapshot(
+            &Origin {
+                hostname: &read.hostname,
+                paths: &read.paths,
+                tags: &read.tags,
+            },
+            GroupBy::default(),
+            read.time,
+        )
         .expect("a list");
     let age: Age = "65535y65535m65535d65535h".parse().expect("an age");
     let year: Age = "1y".parse().expect("an age");
@@ -772,6 +780,8 @@ fn snapshot_of(root: Vec<Piece>) -> Snapshot {
         username: "user".to_owned(),
         paths: vec!["/home/me".to_owned()],
         tags: vec!["a".to_owned()],
+        description: None,
+        retention: None,
         parent: Some(Id([3; 32])),
         original: None,
         root,

@@ -1,5 +1,6 @@
 //! Assembles directories from entries that any thread finishes in any order.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -37,6 +38,8 @@ pub struct Place {
 pub struct Assembler {
     encoder: Mutex<Encoder>,
     with_flags: bool,
+    /// Numbers in a row for devices, if hard links are to have them.
+    devices: Option<Mutex<HashMap<u64, u64>>>,
     /// Of all entries so far.
     owners: Mutex<Numbers>,
     root: Mutex<Option<Vec<Piece>>>,
@@ -74,14 +77,26 @@ impl Directory {
 }
 
 impl Assembler {
-    /// Stores directories with `encoder`, with file flags if the repository has them.
-    pub fn new(encoder: Encoder, with_flags: bool) -> Self {
+    /// Stores directories with `encoder`, with file flags if the repository has them, and with
+    /// numbers in a row for devices if `numbered`.
+    pub fn new(encoder: Encoder, with_flags: bool, numbered: bool) -> Self {
         Self {
             encoder: Mutex::new(encoder),
             with_flags,
+            devices: numbered.then(Mutex::default),
             owners: Mutex::default(),
             root: Mutex::new(None),
             changed: AtomicBool::new(false),
+        }
+    }
+
+    /// Gives a device the next number, unless it has one. To be called in the order of the walk, so
+    /// that the next backup gives it the same.
+    pub fn see_device(&self, device: u64) {
+        if let Some(devices) = &self.devices {
+            let mut devices = lock(devices);
+            let next = devices.len() as u64;
+            devices.entry(device).or_insert(next);
         }
     }
 
@@ -97,6 +112,12 @@ impl Assembler {
     fn set(&self, place: &Place, mut entry: Option<Entry>) {
         if let Some(entry) = entry.as_mut().filter(|_| !self.with_flags) {
             entry.flags = Flags::default();
+        }
+        if let Some(devices) = &self.devices
+            && let Some(link) = entry.as_mut().and_then(|entry| entry.hard_link.as_mut())
+        {
+            // One that changed since the walk keeps its own.
+            link.device = *lock(devices).get(&link.device).unwrap_or(&link.device);
         }
         lock(&place.directory.state).entries[place.number] = entry;
     }

@@ -27,12 +27,12 @@ use crate::access::client::{Presence, Purpose};
 use crate::access::deep_stack::with_deep_stack;
 use crate::access::removal;
 use crate::access::repository::Repository;
-use crate::access::snapshots;
+use crate::access::snapshots::{self, Origin};
 use crate::access::writer::{Writer, flush};
 use crate::error::{Error, Result};
 use crate::format::pack::BlockKind;
 use crate::format::snapshot::{Snapshot, Summary};
-use crate::operations::commit::commit;
+use crate::operations::commit::{commit, commit_beside};
 use tabane_storage::sync::both;
 use tabane_storage::{Id, Name, ObjectKind};
 
@@ -42,7 +42,7 @@ use gate::Gate;
 use producer::Producer;
 use run::{Counters, Run};
 use scan::Scan;
-use walk::{Sources, Walker};
+use walk::{Sources, Targets, Walker};
 
 pub use options::{BackupOptions, Parent, Source};
 pub use walk::resolve;
@@ -107,6 +107,32 @@ fn point_out_itself(repository: &Repository, paths: &[PathBuf], excludes: &Exclu
     }
 }
 
+/// The changes since the parent snapshot; nothing if everything must be looked at, which a note
+/// explains.
+fn changed_since(
+    repository: &Repository,
+    parent: Option<&(Id, Snapshot)>,
+    paths: &[String],
+    changed: &[PathBuf],
+) -> Result<Option<Targets>> {
+    let why = match parent {
+        None => "there is no snapshot to compare with",
+        Some((_, parent)) if parent.paths != paths => "the snapshot before is of other paths",
+        Some((_, parent)) if parent.summary.errors > 0 => {
+            "the snapshot before lacks what could not be read"
+        }
+        // Its client may not have looked yet whether all of it is there.
+        Some((_, parent)) if repository.announced_snapshots()?.contains(parent) => {
+            "the snapshot before is not complete yet"
+        }
+        Some(_) => return Ok(Some(Targets::new(changed))),
+    };
+    repository.progress().note(&format!(
+        "{why}: the list of changes is not used, and everything is looked at"
+    ));
+    Ok(None)
+}
+
 fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Result<Backup> {
     let start = Timestamp::now();
     let time = options.time.unwrap_or(start);
@@ -145,7 +171,14 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
     let find_parent = || match options.parent {
         Parent::None => Ok(None),
         Parent::Snapshot(id) => Ok(Some((id, repository.load_snapshot(id)?))),
-        Parent::Latest => repository.find_parent_snapshot(&options.hostname, &path_texts, time),
+        Parent::Latest(by) => {
+            let new = Origin {
+                hostname: &options.hostname,
+                paths: &path_texts,
+                tags: &options.tags,
+            };
+            repository.find_parent_snapshot(&new, by, time)
+        }
     };
     // From now on a prune leaves alone what this backup finds.
     let announce = || {
@@ -178,7 +211,17 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         let what = "is missing or cut short: what it held is stored again where it is still there";
         repository.progress().warning(Path::new(&name), what);
     }
+    let is_tree = matches!(source, Source::Paths(_));
+    let changed = match &options.changed {
+        Some(changed) if is_tree => {
+            changed_since(repository, parent.as_ref(), &path_texts, changed)?
+        }
+        _ => None,
+    };
     let writer = Writer::new(repository, index, options.dry_run);
+    if changed.is_some() {
+        writer.record_used();
+    }
     let encoder = |kind| {
         let encoder = writer.encoder(kind, options.compression);
         if options.verify {
@@ -188,7 +231,8 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         }
     };
     let pool = Pool::for_all_processors(|| encoder(BlockKind::Data));
-    let assembler = Assembler::new(encoder(BlockKind::Tree), repository.format() > 1);
+    let with_flags = repository.format() > 1;
+    let assembler = Assembler::new(encoder(BlockKind::Tree), with_flags, options.root.is_some());
     let run = Arc::new(Run {
         repository: repository.clone(),
         writer,
@@ -202,12 +246,12 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         buffers: Buffers::default(),
     });
     let expected = &run.counters.expected_bytes;
-    if let Some((_, parent)) = &parent {
+    if let Some((_, parent)) = parent.as_ref().filter(|_| changed.is_none()) {
         expected.store(parent.summary.total_bytes, Ordering::Relaxed);
     }
     // With other names, excludes would not be understood.
-    let is_tree = matches!(source, Source::Paths(_)) && as_path.is_none();
-    let counted = is_tree && repository.progress().wants_total();
+    let can_count = is_tree && as_path.is_none() && changed.is_none();
+    let counted = can_count && repository.progress().wants_total();
     let scan = counted.then(|| Scan::start(&run, &paths));
     for (path, error) in &missing {
         run.error(path, error);
@@ -219,8 +263,10 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
     );
     let mut producer = None;
     let walked = match (source, &as_path) {
-        (Source::Paths(_), None) => with_deep_stack(|| walker.walk(&paths)),
-        (Source::Paths(_), Some(as_path)) => with_deep_stack(|| walker.walk_as(&paths[0], as_path)),
+        (Source::Paths(_), None) => with_deep_stack(|| walker.walk(&paths, changed.as_ref())),
+        (Source::Paths(_), Some(as_path)) => {
+            with_deep_stack(|| walker.walk_as(&paths[0], as_path, changed.as_ref()))
+        }
         (Source::Stdin(_), _) => walker.stream(&paths[0], Box::new(std::io::stdin())),
         (Source::Command { command, .. }, _) => {
             Producer::start(command).and_then(|(running, output)| {
@@ -239,6 +285,7 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
     let run = Arc::into_inner(run).expect("all threads have ended");
     let is_changed = run.assembler.is_changed() || !missing.is_empty();
     let root = run.assembler.finish();
+    let used = run.writer.take_used();
     let written = run.writer.finish()?;
     let (root, owners) = walked
         .and(flushed)
@@ -265,6 +312,8 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         username: run.options.username,
         paths: path_texts,
         tags: run.options.tags,
+        description: run.options.description,
+        retention: run.options.retention,
         parent: parent.as_ref().map(|(id, _)| *id),
         original: None,
         root,
@@ -289,13 +338,19 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         },
     };
     let is_same = |parent: &Snapshot| parent.paths == snapshot.paths && !is_changed;
-    let has_parent = parent.is_some_and(|(_, parent)| is_same(&parent));
-    let unchanged = has_parent && matches!(source, Source::Paths(_));
+    let has_parent = parent.as_ref().is_some_and(|(_, parent)| is_same(parent));
+    let unchanged = has_parent && is_tree;
     repository.nearby().tidy();
     let id = if run.options.dry_run || unchanged && run.options.skip_if_unchanged {
         None
     } else {
-        Some(commit(repository, &snapshot, &removals, presence)?)
+        // Nobody has looked whether blocks of unseen directories are there, but the parent
+        // snapshot keeps them.
+        let committed = match parent.filter(|_| changed.is_some()) {
+            Some((old, _)) => commit_beside(repository, old, &used, &snapshot, &removals),
+            None => commit(repository, &snapshot, &removals, presence),
+        };
+        Some(committed?)
     };
     Ok(Backup {
         id,

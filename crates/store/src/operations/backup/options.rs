@@ -2,12 +2,15 @@
 
 use std::ffi::OsString;
 use std::num::NonZero;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use tabane_storage::Id;
 
 use crate::format::compress::Compression;
+use crate::format::snapshot::{GroupBy, Retention};
 use tabane_patterns::ExcludeOptions;
 
 /// Options of a backup.
@@ -27,10 +30,18 @@ pub struct BackupOptions {
     /// Take a file for unchanged also if its ctime, the time of the last change of its attributes,
     /// differs. Its extended attributes are read again.
     pub ignore_ctime: bool,
+    /// Paths that may have changed since the parent snapshot, absolute and as the snapshot names
+    /// them. Directories without any of them are taken from the parent snapshot unseen, if it is
+    /// complete. `None` to look at everything.
+    pub changed: Option<Vec<PathBuf>>,
     /// Store no snapshot if every source is as in the parent snapshot.
     pub skip_if_unchanged: bool,
     /// Threads that read files at a time; `None` for no limit. One is best for hard disks.
     pub readers: Option<NonZero<usize>>,
+    /// An open directory that stands for `/`: everything is read below it, as in snapshots of file
+    /// systems that are mounted there. Hard links then name devices by numbers in a row, since
+    /// those of snapshots are new each time.
+    pub root: Option<Arc<OwnedFd>>,
     /// The path under which a single directory is stored, instead of its own.
     pub as_path: Option<PathBuf>,
     /// Find out what would be stored, and store nothing.
@@ -46,6 +57,10 @@ pub struct BackupOptions {
     pub username: String,
     /// Tags of the snapshot.
     pub tags: Vec<String>,
+    /// What the snapshot is for, in words.
+    pub description: Option<String>,
+    /// How long rules are to leave the snapshot alone.
+    pub retention: Option<Retention>,
     /// Time of the snapshot; by default the start of the backup.
     pub time: Option<Timestamp>,
 }
@@ -57,8 +72,10 @@ tabane_storage::setters!(BackupOptions {
     set => parent: Parent,
     set => ignore_inode: bool,
     set => ignore_ctime: bool,
+    into => changed: Option<Vec<PathBuf>>,
     set => skip_if_unchanged: bool,
     into => readers: Option<NonZero<usize>>,
+    into => root: Option<Arc<OwnedFd>>,
     into => as_path: Option<PathBuf>,
     set => dry_run: bool,
     set => compression: Compression,
@@ -66,6 +83,8 @@ tabane_storage::setters!(BackupOptions {
     into => hostname: String,
     into => username: String,
     each tag => tags: String,
+    into => description: Option<String>,
+    into => retention: Option<Retention>,
     into => time: Option<Timestamp>,
 });
 
@@ -78,11 +97,13 @@ impl Default for BackupOptions {
             excludes: ExcludeOptions::default(),
             one_file_system: false,
             with_atime: false,
-            parent: Parent::Latest,
+            parent: Parent::OF_SAME,
             ignore_inode: false,
             ignore_ctime: false,
+            changed: None,
             skip_if_unchanged: false,
             readers: None,
+            root: None,
             as_path: None,
             dry_run: false,
             compression: Compression::AUTO,
@@ -90,6 +111,8 @@ impl Default for BackupOptions {
             hostname: here.hostname,
             username: here.username,
             tags: Vec::new(),
+            description: None,
+            retention: None,
             time: None,
         }
     }
@@ -98,12 +121,21 @@ impl Default for BackupOptions {
 /// The snapshot with which a backup compares files, by size, times and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parent {
-    /// The latest snapshot of the same host and paths.
-    Latest,
+    /// The latest snapshot that has this in common with the new one; see [`Parent::OF_SAME`].
+    Latest(GroupBy),
     /// The snapshot with this ID.
     Snapshot(Id),
     /// None: every file is read again.
     None,
+}
+
+impl Parent {
+    /// The latest snapshot of the same host and paths.
+    pub const OF_SAME: Self = Self::Latest(GroupBy {
+        host: true,
+        paths: true,
+        tags: false,
+    });
 }
 
 /// Sources of a backup.

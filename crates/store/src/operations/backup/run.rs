@@ -1,9 +1,11 @@
 //! What the threads of a backup share, and what they count.
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::Timestamp;
+use tabane_files::read;
 use tabane_storage::Outcome;
 
 use super::cold::Cold;
@@ -75,6 +77,18 @@ impl Run {
                 entry.ctime = Time::default();
             }
         }
+    }
+
+    /// Opens the directory `path`, which is absolute.
+    pub fn open_directory(&self, path: &Path) -> Result<OwnedFd> {
+        let opened = match &self.options.root {
+            Some(root) => {
+                let below = path.strip_prefix("/").unwrap_or(path);
+                read::open_directory(root.as_fd(), Path::new(".").join(below).as_os_str())
+            }
+            None => read::open_directory(rustix::fs::CWD, path.as_os_str()),
+        };
+        opened.map_err(cannot_read(path))
     }
 
     /// Fails if the backup was cancelled.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tabane_files::read;
 
-use super::run::{Run, cannot_read};
+use super::run::Run;
 use super::walk::Targets;
 use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
 use crate::error::Result;
@@ -80,7 +80,7 @@ fn count(run: &Run, paths: &[PathBuf], stop: &AtomicBool) -> Result<Option<u64>>
     };
     let targets = Targets::new(paths);
     let root = Path::new("/");
-    let fd = read::open_directory(rustix::fs::CWD, root.as_os_str()).map_err(cannot_read(root))?;
+    let fd = run.open_directory(root)?;
     let here = Here {
         fd: &fd,
         device: rustix::fs::fstat(&fd).map_or(0, |stat| stat.st_dev),

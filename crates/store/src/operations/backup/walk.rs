@@ -7,8 +7,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use tabane_engine::Submitter;
 use tabane_files::read;
 
@@ -32,19 +33,43 @@ pub struct Walker<'a> {
     submitter: Submitter<Encoder>,
     reader: BlockReader,
     parent_root: Vec<Piece>,
-    /// Start of the parent snapshot: files changed at about this time or later are read again.
-    parent_start: Option<Timestamp>,
+    parent: Option<&'a Snapshot>,
     batch: Batch,
     /// Entries of directories.
     entries: Cold,
+    /// Entries of the parent snapshot in directories that were looked at because of a list of
+    /// changes, and below what is gone of them.
+    met: Tally,
 }
 
-/// The source paths as a tree, so that each directory is walked once.
+/// Counts of entries.
+#[derive(Default)]
+struct Tally {
+    files: u64,
+    directories: u64,
+    others: u64,
+    bytes: u64,
+}
+
+impl Tally {
+    fn add(&mut self, entry: &Entry) {
+        match entry.kind {
+            Kind::File { size, .. } => {
+                self.files += 1;
+                self.bytes += size;
+            }
+            Kind::Directory { .. } => self.directories += 1,
+            _ => self.others += 1,
+        }
+    }
+}
+
+/// Paths as a tree: sources, so that each directory is walked once, or changes.
 #[derive(Default)]
 pub struct Targets {
-    /// Whether this path is itself a source.
+    /// Whether this path is itself in the list.
     pub named: bool,
-    /// Sources below this path, by the next name.
+    /// Paths of the list below this path, by the next name.
     pub children: BTreeMap<OsString, Targets>,
 }
 
@@ -68,6 +93,19 @@ impl Targets {
     pub fn names(&self) -> Vec<OsString> {
         self.children.keys().cloned().collect()
     }
+
+    /// The part of the tree below `path`, which is absolute.
+    pub fn below(&self, path: &Path) -> Option<&Self> {
+        path.components().try_fold(self, |at, part| match part {
+            Component::Normal(name) => at.children.get(name),
+            _ => Some(at),
+        })
+    }
+
+    /// Whether neither this path nor one below is in the list.
+    fn is_empty(&self) -> bool {
+        !self.named && self.children.is_empty()
+    }
 }
 
 /// A directory that is walked.
@@ -82,6 +120,9 @@ struct Level<'a> {
     scope: Scope,
     /// Whether this directory is a source or below one; else it only leads to a source.
     whole: bool,
+    /// The changes below this directory, if the parent snapshot has it too and directories without
+    /// changes are not looked at.
+    changed: Option<&'a Targets>,
     /// Number of directories above this one.
     depth: usize,
 }
@@ -91,7 +132,7 @@ impl<'a> Walker<'a> {
     pub fn new(
         run: &'a Arc<Run>,
         submitter: Submitter<Encoder>,
-        parent: Option<&Snapshot>,
+        parent: Option<&'a Snapshot>,
     ) -> Self {
         Self {
             run,
@@ -100,18 +141,19 @@ impl<'a> Walker<'a> {
             parent_root: parent
                 .map(|snapshot| snapshot.root.clone())
                 .unwrap_or_default(),
-            parent_start: parent.map(|snapshot| snapshot.summary.start),
+            parent,
             batch: Batch::default(),
             entries: Cold::default(),
+            met: Tally::default(),
         }
     }
 
-    /// Hands out everything at and below `paths`, which are absolute.
-    pub fn walk(mut self, paths: &[PathBuf]) -> Result<()> {
+    /// Hands out everything at and below `paths`, which are absolute. With a list of changes, what
+    /// is in directories without changes is taken from the parent snapshot unseen.
+    pub fn walk(mut self, paths: &[PathBuf], changed: Option<&Targets>) -> Result<()> {
         let targets = Targets::new(paths);
         let root = Path::new("/");
-        let fd =
-            read::open_directory(rustix::fs::CWD, root.as_os_str()).map_err(cannot_read(root))?;
+        let fd = self.run.open_directory(root)?;
         let device = rustix::fs::fstat(&fd)
             .map_err(|error| cannot_read(root)(error.into()))?
             .st_dev;
@@ -130,19 +172,24 @@ impl<'a> Walker<'a> {
             parent,
             scope: Scope::root(),
             whole: targets.named,
+            changed,
             depth: 0,
         };
         self.entries(level, names, &targets)?;
-        self.flush();
+        self.finish(changed.is_some());
         Ok(())
     }
 
     /// Hands out everything in the directory `source`, an absolute path, as the directory
     /// `as_path`. Directories above `as_path` get the attributes of `source`, without its
-    /// file flags.
-    pub fn walk_as(mut self, source: &Path, as_path: &Path) -> Result<()> {
-        let opened = read::open_directory(rustix::fs::CWD, source.as_os_str());
-        let fd = opened.map_err(cannot_read(source))?;
+    /// file flags. Changes are as in [`Walker::walk`], below `as_path`.
+    pub fn walk_as(
+        mut self,
+        source: &Path,
+        as_path: &Path,
+        changed: Option<&Targets>,
+    ) -> Result<()> {
+        let fd = self.run.open_directory(source)?;
         let found = read::stat_open(fd.as_fd(), OsStr::new(""), self.run.options.with_atime);
         let found: Found = found.map_err(cannot_read(source))?;
         let mut attributes = found.entry;
@@ -160,17 +207,13 @@ impl<'a> Walker<'a> {
         let problems = entered.problems.iter();
         problems.for_each(|problem| self.run.problem(problem));
         let names = entered.names;
-        let mut components = as_path
-            .components()
-            .filter_map(|component| match component {
-                Component::Normal(name) => Some(name),
-                _ => None,
-            });
+        let mut components = normal_components(as_path);
         let mut next = components.next();
         while let Some(name) = next {
             next = components.next();
             let at = parent.binary_search_by(|entry| entry.name.as_slice().cmp(name.as_bytes()));
             let known = at.ok().map(|at| parent[at].clone());
+            known.iter().for_each(|known| self.met.add(known));
             if next.is_none() {
                 directory.compare(0, known.clone());
             }
@@ -196,6 +239,7 @@ impl<'a> Walker<'a> {
         for above in directories {
             self.run.assembler.all_listed(above)?;
         }
+        let none = Targets::default();
         let level = Level {
             path: source,
             fd: Arc::new(fd),
@@ -204,21 +248,20 @@ impl<'a> Walker<'a> {
             parent,
             scope: entered.scope,
             whole: true,
+            changed: changed.map(|changed| changed.below(as_path).unwrap_or(&none)),
             depth: 0,
         };
-        self.entries(level, names, &Targets::default())?;
-        self.flush();
+        self.entries(level, names, &none)?;
+        self.finish(changed.is_some());
         Ok(())
     }
 
-    /// Hands out the bytes of `input` as the file `path`.
+    /// Hands out the bytes of `input` as the file `path`, an absolute path.
     pub fn stream(self, path: &Path, input: Box<dyn io::Read + Send>) -> Result<()> {
-        let root = Directory::new(None, None, 1);
-        let name = path.file_name().unwrap_or(OsStr::new("stdin"));
         let time = entry::time(self.run.time);
-        let entry = Entry {
+        let entry = |name: &OsStr, mode, kind| Entry {
             name: name.as_bytes().to_vec(),
-            mode: 0o600,
+            mode,
             uid: rustix::process::getuid().as_raw(),
             gid: rustix::process::getgid().as_raw(),
             mtime: time,
@@ -228,15 +271,24 @@ impl<'a> Walker<'a> {
             hard_link: None,
             xattrs: Vec::new(),
             flags: Flags::default(),
-            kind: Kind::File {
-                size: 0,
-                content: Vec::new(),
-            },
+            kind,
         };
+        let mut directory = Directory::new(None, None, 1);
+        for above in path.parent().into_iter().flat_map(normal_components) {
+            let content = Vec::new();
+            let entry = entry(above, 0o700, Kind::Directory { content });
+            let next = Directory::new(Some(directory.place(0)), Some(entry), 1);
+            self.run.count(path, Outcome::Directory, 0);
+            self.run.assembler.all_listed(directory)?;
+            directory = next;
+        }
+        let (size, content) = (0, Vec::new());
+        let name = path.file_name().unwrap_or(OsStr::new("stdin"));
+        let entry = entry(name, 0o600, Kind::File { size, content });
         let here =
             read::open_directory(rustix::fs::CWD, OsStr::new("/")).map_err(cannot_read(path))?;
         let job = FileJob {
-            place: root.place(0),
+            place: directory.place(0),
             directory: Arc::new(here),
             path: path.to_owned(),
             found: Found {
@@ -250,7 +302,7 @@ impl<'a> Walker<'a> {
         self.submitter.submit(move |encoder, submitter| {
             LargeFile::process_stream(job, input, &run, encoder, submitter);
         });
-        self.run.assembler.all_listed(root)
+        self.run.assembler.all_listed(directory)
     }
 
     /// Hands out the entries of a directory and everything below them.
@@ -259,6 +311,15 @@ impl<'a> Walker<'a> {
         let fd = level.fd.as_fd();
         // If the last directory was not in memory, or the first entry of this one is not.
         let is_ahead = self.entries.look_ahead(fd, &names);
+        // Directories of the parent snapshot that are not looked for below.
+        let mut gone = BTreeMap::new();
+        if level.changed.is_some() {
+            for known in &level.parent {
+                self.met.add(known);
+                let content = known.directory().cloned();
+                gone.extend(content.map(|content| (known.name.clone(), content)));
+            }
+        }
         for (number, name) in names.iter().enumerate() {
             self.run.go_on()?;
             let place = level.directory.place(number);
@@ -286,6 +347,9 @@ impl<'a> Walker<'a> {
                     continue;
                 }
             };
+            if let Some(link) = &found.entry.hard_link {
+                self.run.assembler.see_device(link.device);
+            }
             let is_directory = found.entry.directory().is_some();
             // Sources, and the directories that lead to them, are never excluded.
             let excluded = level.whole
@@ -294,12 +358,26 @@ impl<'a> Walker<'a> {
                     || level.scope.is_excluded(&path, is_directory)
                     || self.run.excludes.is_too_large(found.entry.size()));
             if excluded && target.children.is_empty() {
+                let progress = self.run.repository.progress();
+                progress.entry(&path, Outcome::Excluded);
                 self.done(place, None)?;
             } else if is_directory {
                 // A mount point below a source is kept as an empty directory.
                 let foreign = self.run.options.one_file_system && found.device != level.device;
                 let whole = target.named || level.whole && !excluded && !foreign;
-                self.directory(&level, &path, place, found, target, whole)?;
+                let known = level.in_parent(name.as_bytes());
+                let known = known.filter(|known| self.is_same_directory(known, &found.entry));
+                let changed = level.changed.filter(|_| known.is_some());
+                let changed = changed.map(|below| below.children.get(name).unwrap_or(&none));
+                if let (Some(known), Some(changed)) = (known, changed) {
+                    gone.remove(name.as_bytes());
+                    if whole && changed.is_empty() && target.children.is_empty() {
+                        self.met.directories -= 1;
+                        self.done(place, Some(known.clone()))?;
+                        continue;
+                    }
+                }
+                self.directory(&level, &path, place, found, (target, changed), whole)?;
             } else {
                 if !target.children.is_empty() {
                     let error = io::ErrorKind::NotADirectory.into();
@@ -308,16 +386,60 @@ impl<'a> Walker<'a> {
                 self.entry(&level, path, place, found)?;
             }
         }
+        for content in gone.into_values() {
+            self.meet_below(content, level.path)?;
+        }
         self.run.assembler.all_listed(level.directory)
     }
 
+    /// Counts everything in a directory of the parent snapshot as met.
+    fn meet_below(&mut self, content: Vec<Piece>, path: &Path) -> Result<()> {
+        let mut directories = vec![content];
+        while let Some(content) = directories.pop() {
+            for known in self.parent_entries(&content, path)? {
+                self.met.add(&known);
+                directories.extend(known.directory().cloned());
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands out the last files, and counts what was taken from the parent snapshot unseen.
+    fn finish(mut self, has_unseen: bool) {
+        self.flush();
+        let Some(parent) = self.parent.filter(|_| has_unseen) else {
+            return;
+        };
+        let counters = &self.run.counters;
+        let count = |counter: &AtomicU64, all: u64, met: u64| {
+            counter.fetch_add(all.saturating_sub(met), Ordering::Relaxed);
+        };
+        let summary = &parent.summary;
+        let files = summary.files_new + summary.files_changed + summary.files_unmodified;
+        count(&counters.files_unmodified, files, self.met.files);
+        count(
+            &counters.directories,
+            summary.directories,
+            self.met.directories,
+        );
+        count(&counters.others, summary.others, self.met.others);
+        count(&counters.total_bytes, summary.total_bytes, self.met.bytes);
+    }
+
+    /// Whether the parent snapshot has this directory, and not another one of its name.
+    fn is_same_directory(&self, known: &Entry, found: &Entry) -> bool {
+        let same_inode = self.run.options.ignore_inode || known.inode == found.inode;
+        known.directory().is_some() && same_inode
+    }
+
+    /// Hands out a directory, of which `targets` are the sources below it and the changes.
     fn directory(
         &mut self,
         above: &Level<'_>,
         path: &Path,
         place: Place,
         found: Found,
-        targets: &Targets,
+        (targets, changed): (&Targets, Option<&Targets>),
         whole: bool,
     ) -> Result<()> {
         let name = OsStr::from_bytes(&found.entry.name);
@@ -363,6 +485,7 @@ impl<'a> Walker<'a> {
             parent,
             scope,
             whole,
+            changed,
             depth: above.depth + 1,
         };
         self.entries(level, names, targets)
@@ -448,10 +571,9 @@ impl<'a> Walker<'a> {
             0 => SignedDuration::from_secs(2),
             _ => SignedDuration::from_millis(20),
         };
-        let Some(before) = self
-            .parent_start
-            .and_then(|start| start.checked_sub(tick).ok())
-        else {
+        // When the parent snapshot was begun.
+        let start = self.parent.map(|parent| parent.summary.start);
+        let Some(before) = start.and_then(|start| start.checked_sub(tick).ok()) else {
             return false;
         };
         changed < entry::time(before)
@@ -523,6 +645,15 @@ pub struct Sources {
     pub missing: Vec<(PathBuf, io::Error)>,
 }
 
+/// The names in `path`, in order.
+fn normal_components(path: &Path) -> impl Iterator<Item = &OsStr> {
+    let components = path.components();
+    components.filter_map(|component| match component {
+        Component::Normal(name) => Some(name),
+        _ => None,
+    })
+}
+
 /// The source paths.
 ///
 /// # Errors
@@ -530,11 +661,13 @@ pub struct Sources {
 pub fn sources(source: &Source) -> Result<Sources> {
     let given = match source {
         Source::Stdin(name) | Source::Command { name, .. } => {
-            let name = name.file_name().ok_or_else(|| {
-                Error::Invalid(format!("{} is no name for a file", name.display()))
-            })?;
+            let path = crate::access::browse::absolute(name);
+            if name.file_name().is_none() {
+                let why = format!("{} is no name for a file", name.display());
+                return Err(Error::Invalid(why));
+            }
             return Ok(Sources {
-                paths: vec![Path::new("/").join(name)],
+                paths: vec![path],
                 missing: Vec::new(),
             });
         }

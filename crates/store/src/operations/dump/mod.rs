@@ -3,6 +3,7 @@
 mod acl;
 mod sparse;
 mod tar;
+mod zip;
 
 use std::io::{self, Read, Write};
 
@@ -11,6 +12,7 @@ use crate::error::Error;
 use crate::format::entry::{Entry, Kind, Piece};
 
 pub use self::tar::{Archived, archive};
+pub use self::zip::archive_zip;
 
 /// Errors of a dump.
 #[derive(Debug, thiserror::Error)]

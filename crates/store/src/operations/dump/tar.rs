@@ -21,8 +21,8 @@ use crate::format::snapshot::Snapshot;
 pub struct Archived {
     /// Entries in the archive.
     pub entries: u64,
-    /// Sockets, which no archive can hold.
-    pub sockets_left_out: u64,
+    /// Entries that the archive cannot hold: sockets, and in zip devices and pipes, too.
+    pub left_out: u64,
 }
 
 /// Writes `entry`, whose path is `path`, and everything below it as a POSIX.1-2001 (PAX) tar
@@ -129,7 +129,7 @@ impl<W: Write> Archiver<'_, W> {
             });
         match (&entry.kind, earlier) {
             (Kind::Socket, _) => {
-                self.archived.sockets_left_out += 1;
+                self.archived.left_out += 1;
                 return Ok(());
             }
             (_, Some(earlier)) => {

@@ -93,14 +93,28 @@ impl Candidate {
 /// The most small packs of one kind before they are combined.
 const SMALL_PACKS_MAX: usize = 32;
 
-/// Chooses packs of at most `max_copied` bytes in all to copy out, so that at most `max_unused`
-/// stays unused beside `used` used bytes.
-pub fn choose(
-    mut candidates: Vec<Candidate>,
-    used: u64,
-    max_unused: MaxUnused,
-    max_copied: u64,
-) -> Vec<Id> {
+/// What limits the choice.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// How much may be left unused.
+    pub max_unused: MaxUnused,
+    /// Bytes of the packs that are copied out, at most.
+    pub max_copied: u64,
+    /// Packs of fewer bytes are combined, if a kind has several.
+    pub combined_below: u64,
+    /// Only packs with directories are copied out.
+    pub only_trees: bool,
+}
+
+/// Chooses packs to copy out, beside `used` used bytes.
+pub fn choose(mut candidates: Vec<Candidate>, used: u64, limits: Limits) -> Vec<Id> {
+    let Limits {
+        max_unused,
+        max_copied,
+        combined_below,
+        only_trees,
+    } = limits;
+    candidates.retain(|pack| pack.kind == BlockKind::Tree || !only_trees);
     let mut unused: u64 = candidates.iter().map(Candidate::unused_bytes).sum();
     let (limit, mut budget) = (max_unused.limit(used), max_copied);
     let mut chosen = Vec::new();
@@ -110,10 +124,15 @@ pub fn choose(
             .filter(|pack| pack.kind == kind && pack.is_small());
         small.count() >= SMALL_PACKS_MAX
     };
-    let merge = [
-        (BlockKind::Data, small_are_many(BlockKind::Data)),
-        (BlockKind::Tree, small_are_many(BlockKind::Tree)),
-    ];
+    let combined = |kind| {
+        let mut short = candidates
+            .iter()
+            .filter(|pack| pack.kind == kind && pack.len < combined_below);
+        short.nth(1).is_some()
+    };
+    let kinds = [BlockKind::Data, BlockKind::Tree];
+    let merge = kinds.map(|kind| (kind, small_are_many(kind)));
+    let combine = kinds.map(|kind| (kind, combined(kind)));
     candidates.sort_by(|a, b| {
         b.benefit()
             .total_cmp(&a.benefit())
@@ -121,7 +140,8 @@ pub fn choose(
     });
     for pack in candidates {
         let is_one_of_many = pack.is_small() && merge.contains(&(pack.kind, true));
-        let wanted = is_one_of_many || (unused > limit && pack.unused_bytes() > 0);
+        let is_short = pack.len < combined_below && combine.contains(&(pack.kind, true));
+        let wanted = is_one_of_many || is_short || (unused > limit && pack.unused_bytes() > 0);
         if wanted && pack.len <= budget {
             budget -= pack.len;
             unused -= pack.unused_bytes();
@@ -155,7 +175,12 @@ mod tests {
             pack(4, 0.1, 1e6),
         ];
         let choose = |max_unused, max_copied| {
-            let chosen = choose(packs.clone(), 48_000_000, max_unused, max_copied);
+            let limits = Limits {
+                max_unused,
+                max_copied,
+                ..Limits::default()
+            };
+            let chosen = choose(packs.clone(), 48_000_000, limits);
             chosen.iter().map(|id| id.0[0]).collect::<Vec<u8>>()
         };
         assert_eq!(choose(MaxUnused::Unlimited, u64::MAX), [0_u8; 0]);
@@ -174,8 +199,26 @@ mod tests {
         };
         let few: Vec<_> = (0..31).map(small).collect();
         let many: Vec<_> = (0..32).map(small).collect();
-        assert_eq!(choose(few, 1, MaxUnused::Unlimited, u64::MAX).len(), 0);
-        assert_eq!(choose(many, 1, MaxUnused::Unlimited, u64::MAX).len(), 32);
+        let limits = Limits {
+            max_unused: MaxUnused::Unlimited,
+            max_copied: u64::MAX,
+            ..Limits::default()
+        };
+        assert_eq!(choose(few.clone(), 1, limits).len(), 0);
+        assert_eq!(choose(many, 1, limits).len(), 32);
+        // On request, two are enough; one is left as it is.
+        let combined = |len, combined_below, only_trees| {
+            let limits = Limits {
+                combined_below,
+                only_trees,
+                ..limits
+            };
+            choose(few[..len].to_vec(), 1, limits).len()
+        };
+        assert_eq!(combined(2, 100_001, false), 2);
+        assert_eq!(combined(2, 100_000, false), 0);
+        assert_eq!(combined(1, 100_001, false), 0);
+        assert_eq!(combined(2, 100_001, true), 0);
     }
 
     #[test]

@@ -21,13 +21,14 @@ use crate::access::reach::Reach;
 use crate::access::removal::{self, Removal};
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
+use crate::format::pack::PACK_LEN;
 use crate::operations::repack;
 use tabane_storage::Id;
 use tabane_storage::sync::try_each;
 use tabane_storage::{Name, ObjectKind, Progress};
 
 pub use choose::MaxUnused;
-use choose::{Candidate, choose};
+use choose::{Candidate, Limits, choose};
 pub(crate) use index_objects::PACKS_MAX;
 use index_objects::Unwanted;
 use view::View;
@@ -44,6 +45,11 @@ pub struct PruneOptions {
     pub max_unused: MaxUnused,
     /// At most this many bytes of packs, in all, are rewritten; without a limit by default.
     pub max_repack_bytes: u64,
+    /// Packs of fewer bytes are rewritten together, if there are several; 0, and thus none, by
+    /// default. Many very small ones are in any case.
+    pub combine_below_bytes: u64,
+    /// Only packs with directories, which are few and small, are rewritten.
+    pub only_trees: bool,
     /// Unneeded packs are deleted only after this time, by the clock of the storage, and younger
     /// packs are not touched; zero by default.
     pub grace: Duration,
@@ -52,14 +58,23 @@ pub struct PruneOptions {
 tabane_storage::setters!(PruneOptions {
     set => max_unused: MaxUnused,
     set => max_repack_bytes: u64,
+    set => combine_below_bytes: u64,
+    set => only_trees: bool,
     set => grace: Duration,
 });
+
+impl PruneOptions {
+    /// A length in bytes under which a pack is small: full ones are longer.
+    pub const SMALL_PACK_BYTES: u64 = PACK_LEN as u64 * 4 / 5;
+}
 
 impl Default for PruneOptions {
     fn default() -> Self {
         Self {
             max_unused: MaxUnused::default(),
             max_repack_bytes: u64::MAX,
+            combine_below_bytes: 0,
+            only_trees: false,
             grace: Duration::ZERO,
         }
     }
@@ -309,12 +324,13 @@ impl PrunePlan {
         stats.unused_packs = self.unused.len() as u64;
         stats.unused_bytes = self.unused.iter().map(|id| view.packs[id].len).sum();
 
-        let chosen = choose(
-            candidates.clone(),
-            stats.used_bytes,
-            self.options.max_unused,
-            self.options.max_repack_bytes,
-        );
+        let limits = Limits {
+            max_unused: self.options.max_unused,
+            max_copied: self.options.max_repack_bytes,
+            combined_below: self.options.combine_below_bytes,
+            only_trees: self.options.only_trees,
+        };
+        let chosen = choose(candidates.clone(), stats.used_bytes, limits);
         self.repack = chosen.into_iter().collect();
         for candidate in &candidates {
             if self.repack.contains(&candidate.pack) {

@@ -13,6 +13,7 @@ mod options;
 mod plan;
 mod run;
 mod there;
+mod xattrs;
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -30,6 +31,8 @@ use tabane_storage::sync::lock;
 
 use plan::{Directory, Part};
 use run::{Counters, Run};
+
+use xattrs::XattrFilter;
 
 pub use options::{Overwrite, RestoreOptions};
 pub use run::RestoreSummary;
@@ -55,6 +58,7 @@ impl Repository {
         let run = Arc::new(Run {
             repository: self.clone(),
             renumbering: names.map(Renumbering::here).unwrap_or_default(),
+            xattrs: XattrFilter::new(&options)?,
             index: self.load_index()?,
             options,
             counters: Counters::default(),

@@ -27,6 +27,11 @@ pub struct RestoreOptions {
     /// Give files to the numbers that owners and groups had, not to those that have their names
     /// here.
     pub numeric_ids: bool,
+    /// Globs of the names of extended attributes that come back; all if there is none. ACLs are
+    /// such attributes.
+    pub include_xattrs: Vec<String>,
+    /// Globs of the names of extended attributes that do not come back.
+    pub exclude_xattrs: Vec<String>,
     /// Set file flags. What is immutable cannot be removed by whoever wants it for a while alone.
     pub file_flags: bool,
 }
@@ -74,6 +79,8 @@ impl RestoreOptions {
             delete: false,
             dry_run: false,
             numeric_ids: false,
+            include_xattrs: Vec::new(),
+            exclude_xattrs: Vec::new(),
             file_flags: true,
         }
     }
@@ -88,5 +95,7 @@ tabane_storage::setters!(RestoreOptions {
     set => delete: bool,
     set => dry_run: bool,
     set => numeric_ids: bool,
+    set => include_xattrs: Vec<String>,
+    set => exclude_xattrs: Vec<String>,
     set => file_flags: bool,
 });

@@ -299,7 +299,7 @@ impl Planner<'_, '_> {
         let selection = includes.select_directory(&above);
         // A target that was there has attributes of its own.
         if let Some(mut directory) = directory.filter(|_| is_new) {
-            self.run.renumbering.apply(&mut directory);
+            self.run.adapt(&mut directory);
             self.way[0].directory = Some(Directory {
                 path: PathBuf::new(),
                 entry: directory,
@@ -368,7 +368,7 @@ impl Planner<'_, '_> {
             if self.run.has_failed() {
                 return Ok(());
             }
-            self.run.renumbering.apply(&mut entry);
+            self.run.adapt(&mut entry);
             let name = OsStr::from_bytes(&entry.name);
             let path = above.join(name);
             let is_directory = entry.directory().is_some();

@@ -10,8 +10,10 @@ use tabane_storage::Outcome;
 use tabane_storage::sync::lock;
 
 use super::options::RestoreOptions;
+use super::xattrs::XattrFilter;
 use crate::access::repository::Repository;
 use crate::error::Error;
+use crate::format::entry::Entry;
 use crate::format::owners::Renumbering;
 
 /// The result of a restore, or of its dry run.
@@ -51,6 +53,7 @@ pub struct Run {
     pub index: Index,
     pub options: RestoreOptions,
     pub renumbering: Renumbering,
+    pub xattrs: XattrFilter,
     pub counters: Counters,
     pub failure: Mutex<Option<Error>>,
     /// Files that are kept open.
@@ -77,6 +80,12 @@ pub struct Counters {
 }
 
 impl Run {
+    /// Gives an entry of the snapshot the attributes that it gets here.
+    pub fn adapt(&self, entry: &mut Entry) {
+        self.renumbering.apply(entry);
+        self.xattrs.apply(entry);
+    }
+
     /// Adds `bytes` to a counter, and reports the bytes done of all files.
     pub fn count(&self, counter: &AtomicU64, bytes: u64) {
         counter.fetch_add(bytes, Ordering::Relaxed);

@@ -1,0 +1,184 @@
+//! Segments: logs of chunks that were put and deleted.
+
+use std::collections::HashMap;
+
+use tabane_storage::{Files, Id, StorageErrorKind};
+
+use crate::copy::Place;
+use crate::error::{Error, Result, read_range};
+
+const MAGIC: &[u8] = b"BORG_SEG";
+/// Checksum, length and tag of an entry.
+const HEADER_LEN: u64 = 9;
+/// Bytes of a key.
+const KEY_LEN: u64 = 32;
+
+const PUT: u8 = 0;
+const DELETE: u8 = 1;
+const COMMIT: u8 = 2;
+
+/// Read at once while entries are looked for.
+const READ_LEN: u64 = 4 << 20;
+
+/// Where the chunks of a repository are.
+#[derive(Default)]
+pub struct Segments {
+    places: HashMap<Id, Place>,
+    /// Paths of segments, by the number in places.
+    paths: Vec<String>,
+}
+
+/// What an entry does.
+enum Change {
+    Put(Id, Place),
+    Delete(Id),
+}
+
+impl Segments {
+    /// Reads the heads of all entries, up to the last commit.
+    ///
+    /// # Errors
+    /// When the place fails, or a segment is no such log.
+    pub fn read(files: &dyn Files) -> Result<Self> {
+        let mut listed: Vec<(u64, String, u64)> = Vec::new();
+        for (path, len) in files.list("data").map_err(Error::storage("data"))? {
+            let number = path.rsplit('/').next().and_then(|name| name.parse().ok());
+            listed.extend(number.map(|number| (number, path, len)));
+        }
+        listed.sort();
+        let mut segments = Self::default();
+        let mut changes = Vec::new();
+        for (_, path, len) in listed {
+            let file = segments.paths.len() as u32;
+            scan(files, &path, len, file, |tag, id, place| match tag {
+                PUT => changes.push(Change::Put(id, place)),
+                DELETE => changes.push(Change::Delete(id)),
+                // What comes behind the last one was never finished.
+                _ => changes.drain(..).for_each(|change| segments.apply(change)),
+            })?;
+            segments.paths.push(path);
+        }
+        Ok(segments)
+    }
+
+    fn apply(&mut self, change: Change) {
+        match change {
+            Change::Put(id, place) => drop(self.places.insert(id, place)),
+            Change::Delete(id) => drop(self.places.remove(&id)),
+        }
+    }
+
+    /// Where a chunk is.
+    pub fn find(&self, id: &Id) -> Option<Place> {
+        self.places.get(id).copied()
+    }
+
+    /// The path of a segment.
+    pub fn path(&self, file: u32) -> String {
+        self.paths[file as usize].clone()
+    }
+
+    /// The sealed bytes of a chunk. `Ok(Err(…))` says why they are lost.
+    ///
+    /// # Errors
+    /// When the place fails.
+    pub fn chunk(&self, files: &dyn Files, id: &Id) -> Result<crate::error::Sound> {
+        match self.find(id) {
+            Some(place) => read_range(files, &self.path(place.file), place.offset..place.end()),
+            None => Ok(Err(format!("chunk {id} is not in the repository"))),
+        }
+    }
+}
+
+/// Tells of each entry of a segment: its tag, its key, and where its chunk is.
+fn scan(
+    files: &dyn Files,
+    path: &str,
+    len: u64,
+    file: u32,
+    mut entry: impl FnMut(u8, Id, Place),
+) -> Result<()> {
+    let mut window = Window {
+        files,
+        path,
+        len,
+        start: 0,
+        bytes: Vec::new(),
+    };
+    if window.at(0, MAGIC.len() as u64)? != Some(MAGIC) {
+        return Err(Error::damaged(
+            path,
+            "it does not begin as a segment of borg",
+        ));
+    }
+    let mut at = MAGIC.len() as u64;
+    // An entry that is cut short belongs to nothing that was finished.
+    while let Some(head) = window.at(at, HEADER_LEN)? {
+        let size = u32::from_le_bytes(head[4..8].try_into().expect("four bytes"));
+        let (size, tag) = (u64::from(size), head[8]);
+        let fixed = match tag {
+            PUT | DELETE => HEADER_LEN + KEY_LEN,
+            COMMIT => HEADER_LEN,
+            _ => {
+                return Err(Error::damaged(
+                    path,
+                    format!("it has an entry of the kind {tag}"),
+                ));
+            }
+        };
+        let is_right = size >= fixed && (tag == PUT || size == fixed);
+        if !is_right {
+            return Err(Error::damaged(path, "an entry of it has a wrong length"));
+        }
+        if at + size > len {
+            break;
+        }
+        let mut id = Id::default();
+        if tag != COMMIT {
+            let Some(key) = window.at(at + HEADER_LEN, KEY_LEN)? else {
+                break;
+            };
+            id.0.copy_from_slice(key);
+        }
+        let place = Place {
+            file,
+            offset: at + fixed,
+            len: (size - fixed) as u32,
+            raw_len: 0,
+            is_compressed: false,
+        };
+        entry(tag, id, place);
+        at += size;
+    }
+    Ok(())
+}
+
+/// A part of a file that is read ahead.
+struct Window<'a> {
+    files: &'a dyn Files,
+    path: &'a str,
+    len: u64,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window<'_> {
+    /// Bytes of the file; nothing if it ends before.
+    fn at(&mut self, offset: u64, len: u64) -> Result<Option<&[u8]>> {
+        if offset + len > self.len {
+            return Ok(None);
+        }
+        let end = self.start + self.bytes.len() as u64;
+        if offset < self.start || offset + len > end {
+            let range = offset..(offset + READ_LEN).min(self.len);
+            let read = self.files.read(self.path, Some(range));
+            self.bytes = match read {
+                Err(error) if error.kind() == StorageErrorKind::PastEnd => return Ok(None),
+                read => read.map_err(Error::storage(self.path))?,
+            };
+            self.start = offset;
+        }
+        let from = (offset - self.start) as usize;
+        Ok(Some(&self.bytes[from..from + len as usize]))
+    }
+}
