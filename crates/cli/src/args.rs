@@ -278,6 +278,9 @@ pub struct Network {
     pub retry_for: Duration,
     /// Trust the authorities whose certificates are in this file (PEM), beside the system's
     /// (repeatable)
+    ///
+    /// A server's own certificate does as well, if it is not one of an authority
+    /// (`basicConstraints=CA:FALSE`).
     #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     pub cacert: Vec<PathBuf>,
     /// Be known to the server by the certificate and key in this file (PEM)

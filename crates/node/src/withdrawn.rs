@@ -12,7 +12,7 @@ use webpki::EndEntityCert;
 use webpki::aws_lc_rs::ECDSA_P256_SHA256;
 
 /// What begins the bytes that are signed, so that no signature stands for something else.
-const SIGNED_AS: &[u8] = b"tabane cluster: withdrawn certificates\n";
+const SIGNED_AS: &[u8] = b"withdrawn certificates of a cluster\n";
 
 /// The list of withdrawn certificates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

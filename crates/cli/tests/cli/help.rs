@@ -8,7 +8,7 @@ const LINES_MAX: usize = 40;
 const COLUMNS_MAX: usize = 100;
 
 /// The commands that open no repository, and the options of repositories that they use.
-const WITHOUT_REPOSITORY: [(&str, &[&str]); 12] = [
+const WITHOUT_REPOSITORY: [(&str, &[&str]); 13] = [
     ("node", &[]),
     ("cache", &["--cache-dir"]),
     ("sum", &["--gpu"]),
@@ -21,6 +21,7 @@ const WITHOUT_REPOSITORY: [(&str, &[&str]); 12] = [
         "schedule",
         &["--repo", "--password-file", "--password-command"],
     ),
+    ("serve", &[]),
     ("version", &[]),
     ("completions", &[]),
     ("man", &[]),

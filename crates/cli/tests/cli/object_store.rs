@@ -355,6 +355,8 @@ fn a_certificate_is_checked() {
             "/CN=test",
             "-addext",
             "subjectAltName=IP:127.0.0.1",
+            "-addext",
+            "basicConstraints=critical,CA:FALSE",
         ])
         .args(["-addext", "basicConstraints=critical,CA:FALSE"])
         .args([
@@ -455,7 +457,9 @@ fn a_server_that_is_overloaded_for_a_while() {
     // For good, it is told.
     line.set_trouble(Trouble::Unavailable);
     let patience = ["snapshots", "--retry-for", "3s"];
-    tabane(&bed, &url, patience).fails(1, "the server answers 503");
+    let ran = tabane(&bed, &url, patience);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("503, for 3 s"), "{}", ran.stderr);
 }
 
 #[test]

@@ -18,7 +18,8 @@ use tabane_store::{Error, Id, Repository};
 use crate::bed::{Bed, Random};
 use crate::common::{Recorder, assert_clean, back_up_with, backup_options, id};
 
-const HEADER_LEN: usize = 64;
+/// Of shards with tags.
+const HEADER_LEN: usize = 112;
 
 /// The parts of packs on a target: those of stripes, or the whole copies.
 fn packs(bed: &Bed, number: usize, striped: bool) -> impl Iterator<Item = (PathBuf, Vec<u8>)> {

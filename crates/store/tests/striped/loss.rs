@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use tabane_parity::{Layout, fewest_reads};
-use tabane_storage::{Name, ObjectKind, Storage};
+use tabane_storage::{Name, ObjectKind, Storage, object_id};
 use tabane_store::Id;
 use tabane_striped::StripedStorage;
 
@@ -133,9 +133,9 @@ fn objects_of_all_lengths_over_all_numbers_of_targets() {
         }
         let storage = set_of(&storages);
         let mut objects = Vec::new();
-        for (number, len) in lens.into_iter().enumerate() {
+        for len in lens {
             let bytes = random.bytes(len);
-            let name = Name::new(ObjectKind::Pack, Id([number as u8 + 37; 32]));
+            let name = Name::new(ObjectKind::Pack, object_id(&[&bytes]));
             storage.put(name, &[&bytes]).unwrap();
             objects.push((name, bytes));
         }

@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use tabane_storage::{Name, ObjectKind, Storage};
-use tabane_store::Id;
+use tabane_storage::{Name, ObjectKind, Storage, object_id};
 use tabane_striped::{HealOptions, StripedStorage};
 
 use crate::bed::{Quiet, Random, read_all};
@@ -66,7 +65,7 @@ fn torn(count: usize, len: usize, rows: usize) {
     StripedStorage::form(places(shared.collect()), false).unwrap();
     let mut random = Random(9);
     let object = random.bytes(len);
-    let name = Name::new(ObjectKind::Pack, Id([21; 32]));
+    let name = Name::new(ObjectKind::Pack, object_id(&[&object]));
     set_of(&disks).put(name, &[&object]).unwrap();
     let whole: Vec<Option<Vec<u8>>> = disks
         .iter()

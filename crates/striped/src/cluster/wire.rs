@@ -401,7 +401,7 @@ pub fn check_greeting(stream: &mut impl Read, magic: &[u8; 8]) -> io::Result<u16
         io::ErrorKind::Unsupported,
         format!(
             "the peer speaks version {version} of the protocol, and this program versions \
-             {VERSION_MIN} to {VERSION}: install a newer tabane there"
+             {VERSION_MIN} to {VERSION}: install a newer version there"
         ),
     ))
 }
