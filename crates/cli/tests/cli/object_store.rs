@@ -355,8 +355,6 @@ fn a_certificate_is_checked() {
             "/CN=test",
             "-addext",
             "subjectAltName=IP:127.0.0.1",
-            "-addext",
-            "basicConstraints=critical,CA:FALSE",
         ])
         .args(["-addext", "basicConstraints=critical,CA:FALSE"])
         .args([
@@ -695,6 +693,7 @@ fn certificates_of_an_own_authority_are_trusted_by_their_file() {
             "-addext",
             "subjectAltName=IP:127.0.0.1",
         ])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
         .arg("-out")
         .arg(&certificate)
         .arg("-keyout")
