@@ -572,6 +572,7 @@ fn tamper(bytes: &mut [u8], change_in: &AtomicU64) {
 
 /// Changes random bytes on the way to random nodes, of the client or of other nodes. Nothing that
 /// was changed is stored, and the object is.
+#[cfg_attr(feature = "libfabric", expect(dead_code))]
 fn change_data_on_the_wire(count: u64) {
     let mut changed = 0;
     for nodes in [4, 5] {
