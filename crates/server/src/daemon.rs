@@ -211,7 +211,7 @@ impl Server {
         self.metrics_address
     }
 
-    /// Takes no more requests, and waits up to [`STOP_TIMEOUT`] for those under way.
+    /// Takes no more requests, and waits up to 30 seconds for those under way.
     pub fn stop(mut self) {
         self.stop.send_replace(true);
         self.runtime.block_on(async {
