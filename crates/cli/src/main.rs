@@ -29,6 +29,7 @@ mod retention;
 mod schedule;
 mod select;
 mod streams;
+mod transferred;
 mod unknown;
 mod variables;
 

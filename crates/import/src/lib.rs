@@ -36,6 +36,23 @@ pub struct Listing {
     pub damaged: Vec<Error>,
 }
 
+/// Sorts them.
+impl FromIterator<Result<Foreign>> for Listing {
+    fn from_iter<I: IntoIterator<Item = Result<Foreign>>>(read: I) -> Self {
+        let mut listing = Self::default();
+        for one in read {
+            match one {
+                Ok(snapshot) => listing.snapshots.push(snapshot),
+                Err(error) => listing.damaged.push(error),
+            }
+        }
+        listing
+            .snapshots
+            .sort_by_key(|foreign| (foreign.snapshot.time, foreign.id));
+        listing
+    }
+}
+
 /// Options of an import.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]

@@ -12,6 +12,7 @@ use crate::output::{Output, warn};
 use crate::progress::Progress;
 use crate::reporter::Reporter;
 use crate::select::{Selected, Selection};
+use crate::transferred::Transferred;
 
 /// Copy snapshots from another repository into this one
 #[derive(Args)]
@@ -82,36 +83,20 @@ impl Copy {
     }
 }
 
+fn transferred(copied: &Copied) -> Transferred<'_> {
+    Transferred {
+        done: "copied",
+        new: &copied.snapshots,
+        present: &copied.present,
+    }
+}
+
 fn print(global: &Global, copied: &Copied, dry_run: bool, progress: &Progress) -> Result<()> {
     if global.quiet {
         return Ok(());
     }
     let mut output = Output::new();
-    for (from, to) in &copied.snapshots {
-        output.line(match to {
-            Some(to) => format!("snapshot {} copied as {}", from.short(), to.short()),
-            None => format!("snapshot {} would be copied", from.short()),
-        })?;
-    }
-    if global.verbose > 0 {
-        for (from, to) in &copied.present {
-            output.line(format!(
-                "snapshot {} is there as {}",
-                from.short(),
-                to.short()
-            ))?;
-        }
-    }
-    output.line(format!(
-        "{}: {} {}, {} there already",
-        format::count(
-            (copied.snapshots.len() + copied.present.len()) as u64,
-            "snapshot"
-        ),
-        format::grouped(copied.snapshots.len() as u64),
-        if dry_run { "would be copied" } else { "copied" },
-        format::grouped(copied.present.len() as u64),
-    ))?;
+    transferred(copied).print(&mut output, global.verbose > 0, dry_run)?;
     let stored = if dry_run {
         String::new()
     } else {
@@ -133,20 +118,7 @@ fn print(global: &Global, copied: &Copied, dry_run: bool, progress: &Progress) -
 
 fn print_json(copied: &Copied, dry_run: bool) -> Result<()> {
     let mut output = Output::new();
-    for (from, to) in &copied.snapshots {
-        output.json(&json!({
-            "message_type": "copied",
-            "source_id": from.to_string(),
-            "snapshot_id": to.map(|to| to.to_string()),
-        }))?;
-    }
-    for (from, to) in &copied.present {
-        output.json(&json!({
-            "message_type": "present",
-            "source_id": from.to_string(),
-            "snapshot_id": to.to_string(),
-        }))?;
-    }
+    transferred(copied).print_json(&mut output)?;
     output.json(&json!({
         "message_type": "summary",
         "dry_run": dry_run,

@@ -22,6 +22,7 @@ use crate::password;
 use crate::progress::Progress;
 use crate::reporter::Reporter;
 use crate::select::Selection;
+use crate::transferred::Transferred;
 
 /// Import the snapshots of restic or borg into this repository
 #[derive(Args)]
@@ -219,35 +220,17 @@ impl Import {
     }
 }
 
+fn transferred(imported: &Imported) -> Transferred<'_> {
+    Transferred {
+        done: "imported",
+        new: &imported.snapshots,
+        present: &imported.present,
+    }
+}
+
 fn print(global: &Global, imported: &Imported, dry_run: bool, progress: &Progress) -> Result<()> {
     let mut output = Output::new();
-    for (from, to) in &imported.snapshots {
-        output.line(match to {
-            Some(to) => format!("snapshot {} imported as {}", from.short(), to.short()),
-            None => format!("snapshot {} would be imported", from.short()),
-        })?;
-    }
-    if global.verbose > 0 {
-        for (from, to) in &imported.present {
-            output.line(format!(
-                "snapshot {} is there as {}",
-                from.short(),
-                to.short()
-            ))?;
-        }
-    }
-    let (new, present) = (imported.snapshots.len(), imported.present.len());
-    output.line(format!(
-        "{}: {} {}, {} there already",
-        format::count((new + present) as u64, "snapshot"),
-        format::grouped(new as u64),
-        if dry_run {
-            "would be imported"
-        } else {
-            "imported"
-        },
-        format::grouped(present as u64),
-    ))?;
+    transferred(imported).print(&mut output, global.verbose > 0, dry_run)?;
     let stored = if dry_run {
         " are needed".to_owned()
     } else {
@@ -275,20 +258,7 @@ fn print(global: &Global, imported: &Imported, dry_run: bool, progress: &Progres
 
 fn print_json(imported: &Imported, dry_run: bool) -> Result<()> {
     let mut output = Output::new();
-    for (from, to) in &imported.snapshots {
-        output.json(&json!({
-            "message_type": "imported",
-            "source_id": from.to_string(),
-            "snapshot_id": to.map(|to| to.to_string()),
-        }))?;
-    }
-    for (from, to) in &imported.present {
-        output.json(&json!({
-            "message_type": "present",
-            "source_id": from.to_string(),
-            "snapshot_id": to.to_string(),
-        }))?;
-    }
+    transferred(imported).print_json(&mut output)?;
     output.json(&json!({
         "message_type": "summary",
         "dry_run": dry_run,

@@ -165,37 +165,31 @@ impl Borg {
     /// # Errors
     /// When the place fails.
     pub fn snapshots(&self) -> Result<Listing> {
-        let mut listing = Listing::default();
-        for (name, archive) in self.manifest.map("archives") {
-            let id = archive
-                .bytes("id")
-                .and_then(|id| Some(Id(id.try_into().ok()?)));
-            let name = match name {
-                Value::Bytes(name) => String::from_utf8_lossy(name).into_owned(),
-                _ => String::new(),
-            };
-            let what = format!("archive {name}");
-            let Some(id) = id else {
-                listing.damaged.push(Error::damaged(what, "it has no ID"));
-                continue;
-            };
-            let read = self
-                .chunks
-                .value(&id)?
-                .and_then(|archive| describe(id, name, &archive));
-            match read {
-                Ok(snapshot) => listing.snapshots.push(Foreign {
-                    id,
-                    snapshot,
-                    tree: id,
-                }),
-                Err(why) => listing.damaged.push(Error::damaged(what, why)),
-            }
-        }
-        listing
-            .snapshots
-            .sort_by_key(|foreign| (foreign.snapshot.time, foreign.id));
-        Ok(listing)
+        let archives = self.manifest.map("archives").iter();
+        archives
+            .map(|(name, archive)| self.snapshot(name, archive))
+            .collect()
+    }
+
+    /// An archive of the manifest, or why it cannot be read; an error when the place fails.
+    fn snapshot(&self, name: &Value, archive: &Value) -> Result<Result<Foreign>> {
+        let name = match name {
+            Value::Bytes(name) => String::from_utf8_lossy(name).into_owned(),
+            _ => String::new(),
+        };
+        let what = format!("archive {name}");
+        let id = archive.bytes("id").and_then(|id| id.try_into().ok());
+        let Some(id) = id.map(Id) else {
+            return Ok(Err(Error::damaged(what, "it has no ID")));
+        };
+        let archive = self.chunks.value(&id)?;
+        let snapshot = archive.and_then(|archive| describe(id, name, &archive));
+        let snapshot = snapshot.map_err(|why| Error::damaged(what, why));
+        Ok(snapshot.map(|snapshot| Foreign {
+            id,
+            snapshot,
+            tree: id,
+        }))
     }
 
     /// Imports archives into `to`, as [`Restic::import`](crate::Restic::import) does snapshots.

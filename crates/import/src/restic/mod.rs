@@ -133,17 +133,7 @@ impl Restic {
                 snapshot => snapshot.map(Ok),
             }
         })?;
-        let mut listing = Listing::default();
-        for snapshot in read {
-            match snapshot {
-                Ok(snapshot) => listing.snapshots.push(snapshot),
-                Err(error) => listing.damaged.push(error),
-            }
-        }
-        listing
-            .snapshots
-            .sort_by_key(|foreign| (foreign.snapshot.time, foreign.id));
-        Ok(listing)
+        Ok(read.into_iter().collect())
     }
 
     /// Imports snapshots into `to`. Each becomes a snapshot whose
