@@ -377,16 +377,28 @@ fn a_rolling_restart_goes_unnoticed() {
 
 #[test]
 fn restarting_all_nodes_at_once_ends_nothing() {
+    restart_all_nodes(|_, _| ());
+}
+
+#[test]
+#[ignore = "a listing leaves out what nodes that are away may complete: fails now and then"]
+fn restarting_all_nodes_at_once_hides_nothing() {
+    restart_all_nodes(|before, listed| assert!(listed >= before, "{listed} {before}"));
+}
+
+/// Shows `check` the lengths of two listings, one after the other.
+fn restart_all_nodes(check: impl Fn(usize, usize) + Sync) {
     let mut bed = Bed::new(5);
     let storage = bed.open_for(Plan::Auto, Duration::from_secs(60));
     let is_over = AtomicBool::new(false);
     let count = std::thread::scope(|scope| {
         let writer = scope.spawn(|| put_until(&storage, 30_000, &is_over));
         let lister = scope.spawn(|| {
-            // What two nodes and a third have taken is not listed while the two are away, so the
-            // number may fall for a moment; the survey below finds everything.
+            let mut before = 0;
             while !is_over.load(Ordering::Relaxed) {
-                storage.list(ObjectKind::Pack).unwrap();
+                let listed = storage.list(ObjectKind::Pack).unwrap().len();
+                check(before, listed);
+                before = listed;
             }
         });
         std::thread::sleep(Duration::from_millis(300));

@@ -6,6 +6,8 @@ use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -137,6 +139,20 @@ fn without_settings(program: &str) -> Command {
     // Keeps the user's own cache out of the tests.
     command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
     command
+}
+
+/// Ends well although its server has some outages meanwhile.
+pub fn outlives(backup: &mut Command, mut outage: impl FnMut()) {
+    let backup = backup.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut backup = backup.spawn().expect("start a backup");
+    let mut outages = 0;
+    while outages < 5 && backup.try_wait().expect("it runs").is_none() {
+        thread::sleep(Duration::from_millis(550));
+        outage();
+        outages += 1;
+    }
+    Ran::from(backup.wait_with_output().expect("wait for the backup")).succeeds();
+    assert!(outages >= 3, "the backup was too quick: {outages} outages");
 }
 
 pub fn run(command: &mut Command) -> Ran {

@@ -137,6 +137,8 @@ fn files_of_a_snapshot_of_btrfs_are_of_one_moment() {
     std::thread::sleep(std::time::Duration::from_millis(60));
     let made = bed.backup(&["--use-fs-snapshot", "--json"]);
     assert_eq!(made.code, Some(0), "{}", made.stderr);
+    assert_eq!(made.stderr.lines().count(), 1, "{}", made.stderr);
+    assert!(made.stderr.contains("memory (tmpfs)"), "{}", made.stderr);
     let made = made.last_json();
     assert_eq!(
         (&made["files_changed"], &made["read_bytes"]),

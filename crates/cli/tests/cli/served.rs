@@ -16,7 +16,7 @@ use tabane_testing::process;
 use tabane_testing::sshd::Sshd;
 use tabane_testing::storage_suite::{self, Suite};
 
-use crate::bed::{Bed, Ran, bare_command, restored, run, varied};
+use crate::bed::{Bed, Ran, bare_command, outlives, restored, run, varied};
 
 /// A server with its settings; killed when dropped.
 struct Daemon {
@@ -438,20 +438,8 @@ fn a_storage_server_that_is_killed_during_a_backup() {
     // Slow enough that there is time for it.
     let slow = ["--limit-upload", "40000", "--connections", "1"];
     let mut backup = bed.command(["backup", "--quiet", &source].into_iter().chain(slow));
-    let mut backup = daemon
-        .environment(&mut backup, "laptop", &token)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("start a backup");
-    let mut outages = 0;
-    while outages < 5 && backup.try_wait().expect("it runs").is_none() {
-        thread::sleep(Duration::from_millis(550));
-        daemon.restart();
-        outages += 1;
-    }
-    Ran::from(backup.wait_with_output().expect("wait for the backup")).succeeds();
-    assert!(outages >= 3, "the backup was too quick: {outages} outages");
+    let backup = daemon.environment(&mut backup, "laptop", &token);
+    outlives(backup, || daemon.restart());
     daemon
         .tabane(&bed, &token, ["check", "--read-data"])
         .succeeds();

@@ -4,11 +4,11 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::bed::{Bed, Ran, restored, run, varied};
+use crate::bed::{Bed, Ran, outlives, restored, run, varied};
 use tabane_testing::sshd::Sshd;
 
 fn command<A: AsRef<OsStr>>(bed: &Bed, sshd: &Sshd, args: impl IntoIterator<Item = A>) -> Command {
@@ -73,21 +73,12 @@ fn an_ssh_server_that_is_killed_and_restarted_during_a_backup() {
     // Slow enough that there is time for it.
     let slow = ["--limit-upload", "40000", "--connections", "1"];
     let arguments = ["backup", "--quiet", &source].into_iter().chain(slow);
-    let mut backup = command(&bed, &sshd, arguments)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("start a backup");
-    let mut outages = 0;
-    while outages < 5 && backup.try_wait().expect("it runs").is_none() {
-        thread::sleep(Duration::from_millis(550));
+    let mut backup = command(&bed, &sshd, arguments);
+    outlives(&mut backup, || {
         sshd.kill();
         thread::sleep(Duration::from_millis(50));
         sshd.restart();
-        outages += 1;
-    }
-    Ran::from(backup.wait_with_output().expect("wait for the backup")).succeeds();
-    assert!(outages >= 3, "the backup was too quick: {outages} outages");
+    });
     tabane(&bed, &sshd, ["check", "--read-data"]).succeeds();
     comes_back(&bed, &sshd, &file);
 }
