@@ -207,7 +207,16 @@ impl StripedStorage {
     }
 
     pub(super) fn list_objects(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
-        let found = self.holdings(&[kind])?.into_iter();
+        let mut found = self.holdings(&[kind])?;
+        if kind == ObjectKind::Pack {
+            // Targets that did not answer may complete a pack, and a pack that is not listed counts
+            // as lost. Other kinds are read when a repository is opened: a fragment listed among
+            // them would keep it shut until the targets are back.
+            for (_, holding) in &mut found {
+                holding.holders |= !holding.answered;
+            }
+        }
+        let found = found.into_iter();
         let found = found.filter(|(_, holding)| !self.is_fragment(holding));
         let found = found.map(|(name, holding)| Listed {
             id: name.id,

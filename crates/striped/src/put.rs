@@ -96,24 +96,30 @@ impl StripedStorage {
         let all = self.replica_order(name.id);
         // Waits for nodes that are restarting, so that they get their copies.
         self.targets.up_after_restart(&all[..count.min(all.len())]);
+        let enough = count.min(self.newest().1.len() - 2);
         let mut order = all.into_iter();
-        let (mut durable, mut new) = (0, false);
+        let (mut durable, mut refused, mut new) = (Vec::new(), 0, false);
         loop {
             let next: Vec<usize> = order
                 .by_ref()
                 .filter(|&number| self.targets.is_up(number))
-                .take(count - durable)
+                .take(count - durable.len())
                 .collect();
             if next.is_empty() {
                 break;
             }
-            for (_, put) in self.put_each(&next, name, &parts)? {
-                durable += usize::from(put.is_there());
+            for (number, put) in self.put_each(&next, name, &parts)? {
+                if put.is_there() {
+                    durable.push(number);
+                }
+                refused += usize::from(put == Put::Refused);
                 new |= put == Put::New;
             }
         }
-        if durable == 0 {
-            self.check_enough_but(|_| true)?;
+        // With fewer copies, the loss of two targets could be the loss of all that have one. Full
+        // nodes are no reason to fail: what frees space on them must be stored.
+        if durable.is_empty() || durable.len() + refused < enough {
+            self.check_enough_but(|number| !durable.contains(&number))?;
         }
         self.check_enough()?;
         acknowledge(new)

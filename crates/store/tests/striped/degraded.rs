@@ -59,6 +59,40 @@ fn a_backup_goes_on_without_two_targets_and_warns_once() {
     assert_ne!(first, second);
 }
 
+/// What was stored without two targets cannot be read without two others, and is not lost.
+#[test]
+fn packs_that_wait_for_their_targets_are_not_taken_for_lost() {
+    let bed = Bed::new(5);
+    let first = bed.fill();
+    let back = [away(&bed, 1), away(&bed, 4)];
+    fs::write(bed.source().join("new"), Random(11).bytes(300_000)).unwrap();
+    let second = id(&back_up(&bed.repository(), &[&bed.source()]));
+    back.iter().for_each(|back| back(&bed));
+    let packs = |storage: StripedStorage| {
+        let mut packs = storage.list(ObjectKind::Pack).unwrap();
+        packs.sort_by_key(|pack| pack.id);
+        packs
+            .iter()
+            .map(|pack| (pack.id, pack.len))
+            .collect::<Vec<_>>()
+    };
+    let before = packs(bed.open());
+
+    let back = [away(&bed, 0), away(&bed, 2)];
+    assert_eq!(packs(bed.open()), before);
+    let repository = bed.repository();
+    let _ = repository.repair_index(Default::default());
+    if let Ok(plan) = repository.plan_prune(PruneOptions::default()) {
+        plan.execute().unwrap();
+    }
+    back.iter().for_each(|back| back(&bed));
+    assert_eq!(packs(bed.open()), before);
+    assert_eq!(snapshot_count(&bed.repository()), 2);
+    bed.assert_restores(second);
+    assert_clean(&bed.repository());
+    assert_ne!(first, second);
+}
+
 /// What was forgotten and pruned while a target was away stays away when it returns, healed or not.
 #[test]
 fn what_was_removed_does_not_come_back() {
