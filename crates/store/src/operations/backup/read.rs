@@ -375,7 +375,10 @@ impl LargeFile {
                 }
             }
             Err(error) => {
-                run.error(&self.path, &error);
+                // A backup that has failed reports why at its end.
+                if !encoder.has_failed() {
+                    run.error(&self.path, &error);
+                }
                 *lock(&self.entry) = None;
             }
         }
