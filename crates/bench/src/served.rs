@@ -289,7 +289,7 @@ impl Bench {
         });
         command
             .env("PATH", self.sshd.search_path())
-            .env("SSL_CERT_FILE", self.settings().join("authority.pem"))
+            .env("TABANE_CACERT", self.settings().join("authority.pem"))
             .env("TABANE_SERVER_TOKEN", &server.token);
         command
     }

@@ -94,7 +94,7 @@ impl Location {
             Self::Remote(remote) => Arc::new(ObjectStorage::connect(remote, options)?),
             Self::Sftp(place) => Arc::new(SftpStorage::connect(place, options)?),
             Self::Served(place) => {
-                let credentials = ServerCredentials::from_environment()?;
+                let credentials = ServerCredentials::from_environment(&options.tls)?;
                 Arc::new(ServedStorage::connect(place, &credentials, options)?)
             }
         })

@@ -10,7 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use tabane_storage::{LocalStorage, Location, Name, ObjectKind, RemoteOptions, Storage, object_id};
+use tabane_storage::{
+    LocalStorage, Location, Name, ObjectKind, RemoteOptions, Storage, TlsOptions, object_id,
+};
 use tabane_testing::gateway::{free_port, wait_for};
 use tabane_testing::process;
 use tabane_testing::sshd::Sshd;
@@ -140,7 +142,7 @@ impl Daemon {
             .env("TABANE_REPOSITORY", self.url(repository))
             .env("TABANE_TEST_URL", self.url(repository))
             .env("TABANE_SERVER_TOKEN", token)
-            .env("SSL_CERT_FILE", self.settings().join("authority.pem"))
+            .env("TABANE_CACERT", self.settings().join("authority.pem"))
     }
 
     fn tabane<A: AsRef<OsStr>>(
@@ -204,8 +206,12 @@ fn much(mut child: Command, restart: &mut dyn FnMut()) -> u32 {
 
 fn open_test_url() -> Arc<dyn Storage> {
     let url = std::env::var_os("TABANE_TEST_URL").expect("a URL");
+    let authorities = std::env::var_os("TABANE_CACERT").map(PathBuf::from);
     let location = Location::parse(&url, "").expect("a location");
-    let storage = location.open(&RemoteOptions::default()).expect("a storage");
+    let mut tls = TlsOptions::default();
+    tls.authorities.extend(authorities);
+    let options = RemoteOptions::default().tls(tls);
+    let storage = location.open(&options).expect("a storage");
     assert_eq!(OsStr::new(&storage.location()), url);
     storage
 }
@@ -420,7 +426,7 @@ fn certificates_of_clients() {
     // A server that is not the right one.
     let mut command = bed.command(["snapshots"]);
     daemon.environment(&mut command, "laptop", "x");
-    run(command.env("SSL_CERT_FILE", other.join("authority.pem")))
+    run(command.env("TABANE_CACERT", other.join("authority.pem")))
         .fails(1, "the server's certificate is not accepted");
 }
 

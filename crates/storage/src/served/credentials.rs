@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hyper::header::HeaderValue;
+use rustls::ClientConfig;
 use rustls::client::WantsClientCert;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
-use rustls_platform_verifier::BuilderVerifierExt;
+use rustls_platform_verifier::Verifier;
 
 use crate::error::{Result, StorageError, StorageErrorKind};
+use crate::options::TlsOptions;
 use crate::protocol;
 
 /// The variables, for messages.
@@ -27,22 +28,27 @@ pub struct ServerCredentials {
     pub token: Option<String>,
     /// A certificate with its chain and private key, in PEM.
     pub certificate: Option<Vec<u8>>,
-    /// Certificates of authorities in PEM, in place of the system's.
-    pub authorities: Option<Vec<u8>>,
+    /// Certificates of authorities in PEM, to trust beside those of the system.
+    pub authorities: Vec<u8>,
 }
 
 crate::setters!(ServerCredentials {
     into => token: Option<String>,
     into => certificate: Option<Vec<u8>>,
-    into => authorities: Option<Vec<u8>>,
+    set => authorities: Vec<u8>,
 });
 
 impl ServerCredentials {
-    /// What `TABANE_SERVER_TOKEN_FILE`, `TABANE_SERVER_TOKEN` and `TABANE_SERVER_CERTIFICATE` name.
+    /// What `TABANE_SERVER_TOKEN_FILE`, `TABANE_SERVER_TOKEN` and `TABANE_SERVER_CERTIFICATE` name,
+    /// and the authorities of `tls`, whose certificate goes before that of the environment.
     ///
     /// # Errors
-    /// When a file cannot be read.
-    pub fn from_environment() -> Result<Self> {
+    /// When a file cannot be read, or `tls` asks not to check the server.
+    pub fn from_environment(tls: &TlsOptions) -> Result<Self> {
+        if tls.is_insecure {
+            let text = "the certificate of a storage server is always checked: trust its authority";
+            return Err(StorageError::new(StorageErrorKind::Invalid, text));
+        }
         let read = |path: PathBuf| {
             fs::read(&path).map_err(|error| {
                 let text = format!("cannot read {}: {error}", path.display());
@@ -53,11 +59,14 @@ impl ServerCredentials {
             Some(path) => Some(String::from_utf8_lossy(&read(path.into())?).into_owned()),
             None => env::var("TABANE_SERVER_TOKEN").ok(),
         };
-        let certificate = env::var_os("TABANE_SERVER_CERTIFICATE");
+        let certificate = tls.identity.clone();
+        let certificate =
+            certificate.or_else(|| env::var_os("TABANE_SERVER_CERTIFICATE").map(PathBuf::from));
+        let authorities = tls.authorities.iter().cloned().map(read);
         Ok(Self {
             token,
-            certificate: certificate.map(|path| read(path.into())).transpose()?,
-            authorities: None,
+            certificate: certificate.map(read).transpose()?,
+            authorities: authorities.collect::<Result<Vec<_>>>()?.concat(),
         })
     }
 
@@ -78,15 +87,17 @@ impl ServerCredentials {
     /// How to speak TLS.
     pub(super) fn tls(&self) -> Result<Arc<ClientConfig>> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|error| no_authorities(&error))?;
-        let builder = match &self.authorities {
-            Some(pem) => builder.with_root_certificates(roots(pem)?),
-            None => builder
-                .with_platform_verifier()
-                .map_err(|error| no_authorities(&error))?,
-        };
+        let authorities: std::result::Result<Vec<_>, _> =
+            CertificateDer::pem_slice_iter(&self.authorities).collect();
+        let authorities = authorities.map_err(|error| no_authorities(&error))?;
+        let verifier = Verifier::new_with_extra_roots(authorities, provider)
+            .map_err(|error| no_authorities(&error))?;
+        let builder = builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier));
         let mut config = match &self.certificate {
             Some(pem) => with_certificate(builder, pem)?,
             None => builder.with_no_client_auth(),
@@ -99,17 +110,6 @@ impl ServerCredentials {
 fn no_authorities(error: &dyn std::fmt::Display) -> StorageError {
     let text = format!("there are no certificates of authorities to check the server: {error}");
     StorageError::new(StorageErrorKind::Permanent, text)
-}
-
-fn roots(pem: &[u8]) -> Result<RootCertStore> {
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|error| no_authorities(&error))?;
-        roots
-            .add(certificate)
-            .map_err(|error| no_authorities(&error))?;
-    }
-    Ok(roots)
 }
 
 fn with_certificate(
