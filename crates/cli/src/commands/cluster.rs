@@ -43,8 +43,8 @@ enum Action {
     /// Write the files by which clients and nodes know each other
     #[command(after_help = "\
 FILE is for clients. Of cluster.json, cluster-a.json beside it is for node a, and so on, and \
-cluster-authority.json is only needed to add nodes: keep it in a safe place. All of them are \
-secret. Nothing is sent.
+cluster-authority.json signs certificates: to add nodes, and to make, renew and withdraw those of \
+clients. Keep it in a safe place. All of them are secret. Nothing is sent.
 
 Example:
   tabane cluster create cluster.json --node a=10.0.0.1:7440 --node b=10.0.0.2:7440 --node \
@@ -86,8 +86,8 @@ Example:
     /// Put a new, empty node where another was
     #[command(after_help = "\
 The first run writes the file of the new node. Serve the node with it, then run the same command \
-again, and then `tabane cluster heal`, which rebuilds what belongs there. A node that has lost its \
-disk is served again, with its file and an empty directory, and replaces itself.
+again, and then `tabane cluster heal`, which rebuilds what belongs there. If a node has lost only \
+its disk, start it again with its file and an empty directory, and replace it by itself.
 
 Examples:
   tabane cluster replace -r cluster:cluster.json b g=10.0.0.7:7440

@@ -47,10 +47,10 @@ pub struct Find {
     /// Show permissions, owners, sizes and times
     #[arg(short, long)]
     long: bool,
-    /// Only what was changed then or earlier
+    /// Only files last changed then or earlier, by their own times
     #[arg(short = 'N', long, value_name = "TIME", value_parser = format::parse_time)]
     newest: Option<Timestamp>,
-    /// Only what was changed then or later
+    /// Only files last changed then or later, by their own times
     #[arg(short = 'O', long, value_name = "TIME", value_parser = format::parse_time)]
     oldest: Option<Timestamp>,
     /// Only files of at least this size (units of 1024: 100M, 2GiB)

@@ -26,11 +26,11 @@ snapshots with the same host and paths: one stays if any of the options wants it
 are removed. Try it with --dry-run, which shows what would stay and why.
 
 Hours, days, weeks, months and years are those of the calendar and the local time zone, and only \
-those that have a snapshot count; the latest snapshot of each stays. As long as there are fewer \
-days with a snapshot than --keep-daily names, the oldest snapshot is kept as well, and so with \
-weeks and the rest; --keep-within-…ly keeps the oldest snapshot if its age is within. Ages, as \
-1y6m, 14d or 36h, are measured from the latest snapshot. The rules are those of restic 0.19, but \
-snapshots dated in the future stay and count for no rule.
+those that have a snapshot count; the latest snapshot of each stays. If fewer days have a snapshot \
+than --keep-daily says, the oldest snapshot stays too; the same holds for weeks and the rest. \
+--keep-within-daily and its kind keep the oldest snapshot too, if it is younger than their age. \
+Ages, as 1y6m, 14d or 36h, are measured from the latest snapshot. The rules are those of restic \
+0.19, but snapshots dated in the future stay and count for no rule.
 
 What only the removed snapshots needed stays in the repository until it is pruned: by --prune, or \
 later by `tabane prune`.

@@ -17,7 +17,7 @@ choose. Of a file that several have, it gets the version that was changed last. 
 copied. The others stay, unless --delete is given.
 
 Examples:
-  tabane merge -r /mnt/backup 1a2b3c4d 5e6f7a8b --tag all
+  tabane merge -r /mnt/backup 1a2b3c4d 5e6f7a8b --add-tag all
   tabane merge -r /mnt/backup --host laptop --path /home --path /etc -n")]
 pub struct Merge {
     /// These (an ID, its beginning, or latest)

@@ -30,7 +30,7 @@ of authorized_keys restricts a key, whatever its client asks for:
   restrict,command=\"tabane serve --stdio --restrict-to /srv/laptop --append-only\" ssh-ed25519 …
 
 Examples:
-  tabane serve setup /etc/tabane --host nas.local
+  tabane serve setup /etc/tabane-serve --host nas.local
   tabane serve add /etc/tabane laptop --role append --quota 500G
   tabane serve --settings /etc/tabane --dir /srv/backups")]
 pub struct Serve {
@@ -82,11 +82,11 @@ enum Action {
     /// Make the settings of a new server
     #[command(after_help = "\
 Makes an authority, whose key signs certificates, and a certificate of the server, valid for ten \
-years. authority.pem is what clients need to know the server (SSL_CERT_FILE). A certificate of \
+years. authority.pem is what clients need to know the server (--cacert). A certificate of \
 another authority can take the place of server.pem and server-key.pem at any time.
 
 Example:
-  tabane serve setup /etc/tabane --host nas.local --host 192.168.1.5")]
+  tabane serve setup /etc/tabane-serve --host nas.local --host 192.168.1.5")]
     Setup {
         /// The folder to make
         settings: PathBuf,
