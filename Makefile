@@ -15,6 +15,8 @@
 #                   installs what crates/python/tests/requirements.txt lists
 #   make wheels     builds the Python package for release: wheels for x86-64 and aarch64 with glibc and musl, and the
 #                   source distribution, into the folder wheels of the target folder; INSTALLS its tools there
+#   make test-page  first INSTALLS Chromium from Debian and axe-core by npm below the target folder, then looks at the
+#                   page of tabane web in it; the pictures are in tmp/web of the target folder
 #   make test-databases  first INSTALLS PostgreSQL and MariaDB from Debian, then runs the commands that the
 #                   documentation has for databases, with servers of its own
 #   make test-restic  restic's tests of its command line, for tabane: RESTIC=CHECKOUT; needs go
@@ -124,6 +126,19 @@ test-packages:
 	contrib/package/test-packages.sh "$$($(TARGET))/dist" $(SUITES)
 test-image:
 	contrib/package/test-image.sh "$$($(TARGET))"/dist/tabane-*-oci.tar
+
+# The page in a browser, and before a judge of accessibility.
+AXE = axe-core@4.14.1
+test-page: test-tools
+	@{ command -v chromium || command -v chromium-browser || command -v google-chrome; } > /dev/null 2>&1 || \
+	if command -v apt-get > /dev/null 2>&1; then \
+		if [ "$$(id -u)" = 0 ]; then sudo=; else sudo='sudo -n'; fi; \
+		$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends chromium fonts-dejavu-core \
+			< /dev/null; \
+	fi
+	@tools=$$($(TARGET))/tools; [ -e "$$tools/node_modules/axe-core/axe.min.js" ] || \
+		npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$$tools" $(AXE)
+	$(CARGO) test $(CARGOFLAGS) -p tabane --test cli web:: -- --show-output
 
 # Databases of Debian. The package of a server starts it, if the system starts services; that one is not touched.
 test-databases: test-tools
@@ -398,5 +413,5 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: dist test-packages test-image arm-tools test-arm test-arm-short test-arm-programs all book guard build documents figures miri models gpu-check fuzz package wheels test test-all test-examples test-python test-databases test-restic test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
+.PHONY: dist test-packages test-image arm-tools test-arm test-arm-short test-arm-programs all book guard build documents figures miri models gpu-check fuzz package wheels test test-all test-examples test-python test-page test-databases test-restic test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
 	uninstall clean

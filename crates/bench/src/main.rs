@@ -25,6 +25,7 @@ mod served;
 mod store;
 mod striped;
 mod sum;
+mod web;
 
 /// Benchmarks of Tabane beside its peers, test trees, a comparison of trees, and faults in
 /// clusters.
@@ -73,6 +74,8 @@ enum Command {
     Sum(sum::Args),
     /// Time checked copies beside cp, and rsync with a pass over checksums
     Cp(cp::Args),
+    /// Time the page of a repository of many snapshots and entries
+    Web(web::Args),
     /// Measure the ratios that the documentation claims, and fail where one has fallen
     Guard(guard::Args),
     /// Build a reproducible test tree
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Command::Striped(args) => striped::run(&args),
         Command::Sum(args) => sum::run(&args),
         Command::Cp(args) => cp::run(&args),
+        Command::Web(args) => web::run(&args),
         Command::Guard(args) => guard::run(&args),
         Command::Tree(args) => tree::run(&args),
         Command::CompareTrees(args) => compare_trees::run(&args),

@@ -16,7 +16,7 @@ use tabane_index::Cache;
 use tabane_storage::{
     Name, ObjectKind, RemoteOptions, Storage, StorageError, StorageErrorKind, TlsOptions,
 };
-use tabane_store::{Error, ImportedKey, InitOptions, Location, Repository};
+use tabane_store::{Error, ImportedKey, InitOptions, Location, Password, Repository};
 use tabane_striped::cluster::{self, Plan};
 use tabane_striped::{StripedStorage, set_file};
 
@@ -624,6 +624,32 @@ impl Global {
             Location::Cluster(file) if self.storage().is_err() => Ok(cluster::form(&file)?),
             _ => Ok(()),
         }
+    }
+
+    /// Opens the repository with this password, and asks nobody.
+    pub fn open_with_password(&self, password: &Password) -> Result<Repository> {
+        let this = self.resolve_name()?;
+        let storage = this.storage()?;
+        if !exists(&*storage)? {
+            return Err(Repository::absence(&*storage).into());
+        }
+        Ok(self.cached(Repository::open(storage, password)?))
+    }
+
+    /// The password of the repository that options, the configuration file or the environment
+    /// give; nothing if a person has to be asked.
+    pub fn given_password(&self) -> Result<Option<Password>> {
+        password::given(&self.resolve_name()?)
+    }
+
+    /// Whether the repository is over several targets; the file that describes its cluster, if
+    /// these are nodes.
+    pub fn is_set(&self) -> Result<(bool, Option<PathBuf>)> {
+        Ok(match self.resolve_name()?.location()? {
+            Location::Cluster(file) => (true, Some(file)),
+            Location::Striped(_) => (true, None),
+            Location::Single(_) => (false, None),
+        })
     }
 
     fn open_with(&self, absent: Absent) -> Result<(Arc<Repository>, bool)> {

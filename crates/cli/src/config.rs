@@ -5,7 +5,7 @@
 //! of the arguments.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -70,6 +70,47 @@ pub fn repository(config: Option<&PathBuf>, name: &str) -> Result<Repository> {
         Some(repository) => Ok(repository),
         None => Err(file.unknown("repository", name, file.repositories.keys())),
     }
+}
+
+/// A profile with something to back up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backup {
+    /// The profile.
+    pub profile: String,
+    /// The repository, as `--repo` has it.
+    pub repo: String,
+    /// What is backed up.
+    pub paths: Vec<String>,
+}
+
+/// All repositories of the file `config`, or of the one at the usual place, by their names, and all
+/// profiles that back something up.
+///
+/// # Errors
+/// As [`apply_profile`].
+pub fn everything(config: Option<&PathBuf>) -> Result<(BTreeMap<String, Repository>, Vec<Backup>)> {
+    let definition = crate::definition();
+    let file = File::load(config, &definition)?;
+    let backup = |(profile, settings): (&String, &Vec<Setting>)| {
+        let values = |path: &[&str], option: &str| {
+            let mut settings = settings.iter();
+            let found = settings.find(|setting| setting.path == path && setting.option == option);
+            found.map(|setting| setting.values.clone())
+        };
+        Some(Backup {
+            profile: profile.clone(),
+            repo: values(&[], "repo")?.pop()?,
+            paths: values(&["backup"], "paths")?,
+        })
+    };
+    let mut backups: Vec<Backup> = file.profiles.iter().filter_map(backup).collect();
+    backups.sort_by(|a, b| a.profile.cmp(&b.profile));
+    Ok((file.repositories.into_iter().collect(), backups))
+}
+
+/// Whether there is a configuration file at the usual place, or `config` names one.
+pub fn is_there(config: Option<&PathBuf>) -> bool {
+    config.is_some() || default_path().is_ok_and(|path| path.exists())
 }
 
 /// A value for an option of a command.

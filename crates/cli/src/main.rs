@@ -23,7 +23,6 @@ mod output;
 mod password;
 mod process;
 mod progress;
-mod quote;
 mod reporter;
 mod retention;
 mod schedule;

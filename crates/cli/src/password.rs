@@ -98,7 +98,8 @@ pub fn given(global: &Global) -> Result<Option<Password>> {
     Ok(None)
 }
 
-fn from_file(path: &Path) -> Result<Password> {
+/// The password in a file.
+pub fn from_file(path: &Path) -> Result<Password> {
     let cannot = |error: io::Error| {
         Failure::Other(format!(
             "cannot read the password file {}: {error}",

@@ -14,11 +14,11 @@ use fuser::{
 };
 use tabane_storage::ObjectKind;
 use tabane_store::entry::{Entry, Kind};
+use tabane_store::layout::LayoutEntry;
 use tabane_store::segment_cache::SegmentCache;
 use tabane_store::{Error, Id, Repository};
 
 use crate::files::Files;
-use crate::layout::LayoutEntry;
 use crate::snapshots::{Lister, Listing, Look};
 use crate::trees::{Directory, Trees};
 use crate::{Options, attributes};
@@ -95,7 +95,7 @@ impl Snapshots {
         options: Options,
         report: Box<dyn Fn(&str) + Send + Sync>,
     ) -> tabane_store::Result<Self> {
-        let (lister, look) = Lister::new(repository, options.filter, options.templates)?;
+        let lister = Lister::new(repository, options.filter, options.templates)?;
         let views = Views::default();
         let this = Self {
             repository: repository.clone(),
@@ -110,9 +110,7 @@ impl Snapshots {
             report,
         };
         this.number(View::Directory(String::new()), || INodeNo::ROOT.0);
-        for error in &look.errors {
-            this.failed(error);
-        }
+        this.tell_of_damaged(&this.look());
         Ok(this)
     }
 
@@ -123,25 +121,34 @@ impl Snapshots {
 
     /// Reports an error; returns what the kernel is told.
     fn failed(&self, error: &Error) -> Errno {
-        let text = error.to_string();
-        let mut reported = self.reported.lock().expect("no panic under this lock");
-        if reported.len() < ERRORS_MAX && reported.insert(text.clone()) {
-            (self.report)(&text);
-        }
+        self.tell(&error.to_string());
         Errno::EIO
+    }
+
+    /// Reports what went wrong, once.
+    fn tell(&self, text: &str) {
+        let mut reported = self.reported.lock().expect("no panic under this lock");
+        if reported.len() < ERRORS_MAX && reported.insert(text.to_owned()) {
+            (self.report)(text);
+        }
+    }
+
+    fn tell_of_damaged(&self, listing: &Listing) {
+        listing.damaged().for_each(|error| self.tell(error));
     }
 
     fn look(&self) -> Arc<Listing> {
         let Look {
             listing,
-            more,
-            errors,
+            is_new,
+            error,
         } = self.lister.look();
-        if more {
+        if is_new {
             self.cache.outdate();
+            self.tell_of_damaged(&listing);
         }
-        for error in &errors {
-            self.failed(error);
+        if let Some(error) = error {
+            self.failed(&error);
         }
         listing
     }

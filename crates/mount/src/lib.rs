@@ -15,7 +15,6 @@
 mod attributes;
 mod files;
 mod filesystem;
-mod layout;
 mod mountpoint;
 mod pages;
 mod snapshots;
@@ -32,8 +31,8 @@ use tabane_store::snapshot::Filter;
 use tabane_store::{Error, Repository};
 
 use filesystem::Snapshots;
-pub use layout::Templates;
 pub use mountpoint::check;
+pub use tabane_store::layout::Templates;
 
 /// Decoded bytes that are kept for all files together.
 const CACHE_LEN: usize = 64 << 20;

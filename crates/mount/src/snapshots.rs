@@ -1,15 +1,13 @@
 //! Which snapshots there are at the moment.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use jiff::tz::TimeZone;
-use tabane_storage::ObjectKind;
+use tabane_store::layout::{Directory, LayoutEntry, Templates, layout};
+use tabane_store::lister::{self, Listed};
 use tabane_store::snapshot::{Filter, Snapshot};
 use tabane_store::{Error, Id, Repository, Result};
-
-use crate::layout::{Directory, LayoutEntry, Templates, layout};
 
 /// Age from which a listing is renewed at the next look-up.
 const RELOAD_PAUSE: Duration = Duration::from_secs(2);
@@ -18,34 +16,35 @@ const RELOAD_PAUSE: Duration = Duration::from_secs(2);
 pub struct Listing {
     /// The names that lead to snapshots.
     root: Directory,
-    snapshots: HashMap<Id, Snapshot>,
+    listed: Arc<Listed>,
 }
 
-/// Lists snapshots, and reads each once.
+/// Lists snapshots.
 pub struct Lister {
-    repository: Repository,
-    filter: Filter,
+    lister: lister::Lister,
     templates: Templates,
-    state: Mutex<State>,
-}
-
-struct State {
-    listing: Arc<Listing>,
-    at: Instant,
-    /// Snapshots that the filter excludes or that are damaged.
-    ignored: Vec<Id>,
+    listing: Mutex<Arc<Listing>>,
 }
 
 /// The result of [`Lister::look`].
 pub struct Look {
     pub listing: Arc<Listing>,
-    /// Whether new snapshots appeared since the last listing.
-    pub more: bool,
-    /// Errors of snapshots that could not be read.
-    pub errors: Vec<Error>,
+    /// Whether the listing differs from that of the last look.
+    pub is_new: bool,
+    /// Why the listing is an old one.
+    pub error: Option<Error>,
 }
 
 impl Listing {
+    fn new(listed: Arc<Listed>, templates: &Templates) -> Self {
+        let snapshots = listed.snapshots().iter();
+        let snapshots = snapshots.map(|(id, snapshot)| (*id, &**snapshot));
+        Self {
+            root: layout(snapshots, templates, &TimeZone::system()),
+            listed,
+        }
+    }
+
     /// A directory above the snapshots, by its path without a slash at the beginning.
     pub fn directory(&self, path: &str) -> Option<&Directory> {
         let mut parts = path.split('/').filter(|part| !part.is_empty());
@@ -57,13 +56,18 @@ impl Listing {
 
     /// The time of the last snapshot.
     pub fn latest(&self) -> SystemTime {
-        let times = self.snapshots.values().map(|snapshot| snapshot.time);
-        times.max().map_or(SystemTime::UNIX_EPOCH, SystemTime::from)
+        let latest = self.listed.snapshots().last();
+        latest.map_or(SystemTime::UNIX_EPOCH, |(_, snapshot)| snapshot.time.into())
     }
 
     /// A snapshot of the listing, by its ID.
     pub fn snapshot(&self, id: &Id) -> Option<&Snapshot> {
-        self.snapshots.get(id)
+        self.listed.get(id).map(|(_, snapshot)| &**snapshot)
+    }
+
+    /// Why some snapshots are not in the listing.
+    pub fn damaged(&self) -> impl Iterator<Item = &str> {
+        self.listed.damaged().iter().map(|(_, error)| &error[..])
     }
 }
 
@@ -72,89 +76,33 @@ impl Lister {
     ///
     /// # Errors
     /// When the storage fails.
-    pub fn new(
-        repository: &Repository,
-        filter: Filter,
-        templates: Templates,
-    ) -> Result<(Self, Look)> {
-        let lister = Self {
-            repository: repository.clone(),
-            filter,
-            state: Mutex::new(State {
-                listing: Arc::new(Listing {
-                    root: layout([], &templates, &TimeZone::UTC),
-                    snapshots: HashMap::new(),
-                }),
-                at: Instant::now(),
-                ignored: Vec::new(),
-            }),
+    pub fn new(repository: &Repository, filter: Filter, templates: Templates) -> Result<Self> {
+        let lister = lister::Lister::new(repository, filter);
+        let listing = Listing::new(lister.list(RELOAD_PAUSE)?, &templates);
+        Ok(Self {
+            lister,
             templates,
-        };
-        let mut errors = Vec::new();
-        {
-            let mut state = lister.state.lock().expect("no panic under this lock");
-            lister.list(&mut state, &mut errors)?;
-        }
-        let mut look = lister.look();
-        look.errors.append(&mut errors);
-        Ok((lister, look))
+            listing: Mutex::new(Arc::new(listing)),
+        })
     }
 
     /// The current listing, renewed if older than [`RELOAD_PAUSE`]. If listing fails, the old one
     /// stays.
     pub fn look(&self) -> Look {
-        let mut state = self.state.lock().expect("no panic under this lock");
-        let (mut more, mut errors) = (false, Vec::new());
-        if state.at.elapsed() >= RELOAD_PAUSE {
-            match self.list(&mut state, &mut errors) {
-                Ok(found_more) => more = found_more,
-                Err(error) => errors.push(error),
+        let mut listing = self.listing.lock().expect("no panic under this lock");
+        let (mut is_new, mut error) = (false, None);
+        match self.lister.list(RELOAD_PAUSE) {
+            Ok(listed) if Arc::ptr_eq(&listed, &listing.listed) => {}
+            Ok(listed) => {
+                *listing = Arc::new(Listing::new(listed, &self.templates));
+                is_new = true;
             }
-            state.at = Instant::now();
+            Err(failed) => error = Some(failed),
         }
         Look {
-            listing: Arc::clone(&state.listing),
-            more,
-            errors,
+            listing: Arc::clone(&listing),
+            is_new,
+            error,
         }
-    }
-
-    /// Lists the snapshots anew; returns whether new ones appeared.
-    fn list(&self, state: &mut State, errors: &mut Vec<Error>) -> Result<bool> {
-        let mut snapshots = HashMap::new();
-        let (mut more, mut gone) = (false, state.listing.snapshots.len());
-        for (id, _) in self.repository.list(ObjectKind::Snapshot)? {
-            if state.ignored.contains(&id) {
-                continue;
-            }
-            if let Some(known) = state.listing.snapshots.get(&id) {
-                snapshots.insert(id, known.clone());
-                gone -= 1;
-                continue;
-            }
-            match self.repository.load_snapshot(id) {
-                Ok(snapshot) if self.filter.allows(&snapshot) => {
-                    snapshots.insert(id, snapshot);
-                    more = true;
-                }
-                Ok(_) => state.ignored.push(id),
-                // Forgotten since it was listed.
-                Err(error) if error.is_not_found() => {}
-                Err(error) => {
-                    errors.push(error);
-                    state.ignored.push(id);
-                }
-            }
-        }
-        if more || gone > 0 {
-            let mut sorted: Vec<(Id, &Snapshot)> = snapshots
-                .iter()
-                .map(|(id, snapshot)| (*id, snapshot))
-                .collect();
-            sorted.sort_by_key(|(id, snapshot)| (snapshot.time, *id));
-            let root = layout(sorted, &self.templates, &TimeZone::system());
-            state.listing = Arc::new(Listing { root, snapshots });
-        }
-        Ok(more)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Read;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -295,6 +296,7 @@ impl Repository {
                         path: path.to_owned(),
                         entry: entry.clone(),
                     });
+                    ControlFlow::Continue(())
                 });
                 if let Some(unreadable) = unreadable.into_iter().next() {
                     return Err(unreadable.error);
@@ -604,12 +606,12 @@ impl Which {
         path: &Path,
     ) -> tabane_store::Result<(Id, Arc<SegmentCache>, tabane_store::entry::Entry)> {
         let (id, snapshot) = self.load(&opened.repository)?;
-        let segments = opened.segments()?;
-        let entry = match find_with(|content| segments.directory(content), id, &snapshot, path) {
+        let mut segments = opened.segments()?;
+        let entry = match find_with(&mut segments, id, &snapshot, path) {
             // The snapshot may be newer than the loaded index.
             Err(Error::MissingBlock(_)) => {
                 segments.outdate();
-                find_with(|content| segments.directory(content), id, &snapshot, path)
+                find_with(&mut segments, id, &snapshot, path)
             }
             result => result,
         };

@@ -323,6 +323,11 @@ impl Storage for LocalStorage {
         deleted.map_err(about(name))
     }
 
+    fn free_bytes(&self) -> Option<u64> {
+        let stat = rustix::fs::statvfs(&self.root).ok()?;
+        Some(stat.f_bavail * stat.f_frsize)
+    }
+
     fn remove_leftovers(&self, age: Duration) -> Result<u64> {
         let folder = self.root.join(TEMPORARY);
         let now = self.now()?;

@@ -158,6 +158,11 @@ pub trait Storage: Any + Send + Sync {
         replace_in_two_steps(self, name, parts)
     }
 
+    /// Bytes that are free at the place; `None` where that is not known, as for a bucket.
+    fn free_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// Removes temporary files of interrupted writes that are at least this old; returns their
     /// number. Storages without temporary files return 0.
     fn remove_leftovers(&self, age: Duration) -> Result<u64> {

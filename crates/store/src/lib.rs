@@ -8,7 +8,9 @@ mod operations;
 
 pub use access::location::Location;
 pub use access::repository::{InitOptions, Repository};
-pub use access::{browse, client, file_reader, segment_cache, snapshots as snapshot};
+pub use access::{
+    browse, client, file_reader, layout, lister, segment_cache, snapshots as snapshot,
+};
 pub use error::{Error, Result};
 pub use format::config::{BLOCK_HASHES, Config, parse_block_hash};
 pub use format::crypto::FORMAT;
@@ -26,8 +28,8 @@ pub use operations::repair::RepairOptions;
 pub use operations::restore::RestoreOptions;
 pub use operations::rewrite::RewriteOptions;
 pub use operations::{
-    backup, check, copy, diff, dump, find, forget, prune, recover, repair, restore, rewrite,
-    self_test, snapshot_writer, stats,
+    backup, check, copy, diff, dump, find, forget, history, prune, recover, repair, restore,
+    rewrite, self_test, snapshot_writer, stats,
 };
 pub use tabane_engine::Algorithm;
 pub use tabane_index::Cache;

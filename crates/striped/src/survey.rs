@@ -21,6 +21,8 @@ pub struct TargetState {
     pub objects: u64,
     /// Bytes of these parts.
     pub bytes: u64,
+    /// Bytes that are free on the target, if it tells.
+    pub free_bytes: Option<u64>,
     /// Parts of objects that the target lacks, as far as other targets show; 0 for a missing
     /// target.
     pub lacks: u64,
@@ -131,6 +133,7 @@ impl StripedStorage {
                 missing: target.why_down(),
                 objects: 0,
                 bytes: 0,
+                free_bytes: None,
                 lacks: 0,
             }
         };
@@ -142,6 +145,10 @@ impl StripedStorage {
             spare: Vec::new(),
             spare_pairs: Vec::new(),
         };
+        let up = self.targets.up();
+        for (number, free) in self.targets.each(&up, |_, storage| storage.free_bytes()) {
+            survey.targets[number].free_bytes = free;
+        }
         // Objects that are on the same targets are lost together.
         let mut kinds_of_holding: BTreeSet<(u8, u64)> = BTreeSet::new();
         for (name, holding) in &found {
@@ -168,7 +175,6 @@ impl StripedStorage {
                 survey.targets[number].lacks += 1;
             }
         }
-        let up = self.targets.up();
         // Storages refuse to work with more than two targets missing, even if these hold nothing.
         let missing = (self.targets.all().len() - up.len()) as u32;
         let survives = |lost: u64| {

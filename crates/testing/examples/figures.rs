@@ -1,10 +1,12 @@
 //! Draws README's pictures: `cargo run -p tabane-testing --example figures -- TABANE`, where TABANE
-//! is the program, records README's tour and draws the bars of `docs/results.md`.
+//! is the program, records README's tour, draws the bars of `docs/results.md` and takes pictures of
+//! the page.
 
 use std::path::{Path, PathBuf};
 
 use tabane_testing::documents::chart;
 use tabane_testing::documents::console::{self, Shell};
+use tabane_testing::documents::pictures;
 use tabane_testing::documents::recording::{COLUMNS, Recording};
 use tabane_testing::documents::{code_blocks, read, root};
 
@@ -20,6 +22,9 @@ fn main() {
     std::fs::write(figures.join("tour.svg"), tour).expect("a file");
     std::fs::write(figures.join("peers.svg"), chart::peers()).expect("a file");
     println!("written: docs/figures/tour.svg, docs/figures/peers.svg");
+    for picture in pictures::draw(&tabane, &figures) {
+        println!("written: docs/figures/{picture}");
+    }
 }
 
 fn tour(tabane: &Path) -> String {

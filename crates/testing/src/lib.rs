@@ -3,8 +3,11 @@
 
 #![deny(unsafe_code)]
 
+pub mod browser;
 pub mod compare;
 pub mod compare_trees;
+#[cfg(feature = "store")]
+pub mod crafted;
 pub mod disk;
 pub mod documents;
 #[cfg(feature = "storage")]
@@ -13,6 +16,7 @@ pub mod far;
 pub mod faults;
 pub mod files;
 pub mod gateway;
+pub mod http;
 pub mod line;
 #[cfg(feature = "cluster")]
 pub mod member;

@@ -15,7 +15,7 @@ use crate::format::{self, reason};
 use crate::output::{Output, into_object, print_json, warn};
 use crate::process;
 use crate::progress::Progress;
-use crate::quote::quote_always;
+use tabane_text::quote::quote_always;
 
 /// Copy files and trees, and check what arrived
 #[derive(Args)]

@@ -2,11 +2,12 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use tabane_store::browse::Browser;
 use tabane_store::client::{Presence, Purpose};
-use tabane_store::dump::{self, DumpError};
+use tabane_store::dump::{self, Archive, DumpError};
 
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
@@ -31,13 +32,13 @@ pub struct Dump {
     what: PathBuf,
     /// Form of the archive that a directory is written as
     #[arg(short, long, value_name = "FORMAT", default_value = "tar")]
-    archive: Archive,
+    archive: Form,
     #[command(flatten)]
     selection: Selection,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Archive {
+enum Form {
     /// POSIX.1-2001 (PAX): with owners, ACLs, extended attributes, hard links and holes
     Tar,
     /// For systems without tar: with modes and symbolic links, uncompressed
@@ -56,21 +57,22 @@ impl Dump {
         let entry = browser.find(id, &snapshot, &path)?;
         let mut output = Output::new();
         if entry.directory().is_some() {
-            let (archived, what, cannot) = match self.archive {
-                Archive::Tar => {
-                    let output = &mut output;
-                    let archived =
-                        dump::archive(&mut browser, &snapshot, &path, &entry, output)?;
-                    (archived, "socket", "an archive cannot hold them")
+            let (mut archive, what, cannot) = match self.archive {
+                Form::Tar => {
+                    let archive = Archive::tar(Arc::new(snapshot), &path, entry);
+                    (archive, "socket", "an archive cannot hold them")
                 }
-                Archive::Zip => {
-                    let archived = dump::archive_zip(&mut browser, &path, &entry, &mut output)?;
-                    (archived, "entry", "zip holds neither devices nor pipes nor sockets")
+                Form::Zip => {
+                    let archive = Archive::zip(&path, entry);
+                    (archive, "entry", "zip holds neither devices nor pipes nor sockets")
                 }
             };
-            if archived.left_out > 0 && !global.quiet {
-                let count = format::count(archived.left_out, what);
-                warn(format!("{count} left out: {cannot}"));
+            while let Some(bytes) = archive.next(&mut browser)? {
+                output.write_all(&bytes)?;
+            }
+            let left_out = archive.archived().left_out;
+            if left_out > 0 && !global.quiet {
+                warn(format!("{} left out: {cannot}", format::count(left_out, what)));
             }
         } else {
             dump::file(&mut browser, &entry, &mut output)?;

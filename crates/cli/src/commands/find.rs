@@ -1,6 +1,7 @@
 //! `tabane find`
 
 use std::collections::{BTreeSet, HashSet};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
@@ -172,6 +173,7 @@ impl Find {
             let mut found = Vec::new();
             let unreadable = finder.search(snapshot, &mut |path, entry| {
                 found.push((path.to_owned(), entry.clone()));
+                ControlFlow::Continue(())
             });
             for directory in unreadable {
                 let path = directory.path.display();

@@ -56,6 +56,7 @@ commands! {
     warm_up WarmUp
     dump Dump
     #[cfg(feature = "mount")] mount Mount
+    web Web
     find Find
     diff Diff
     check Check

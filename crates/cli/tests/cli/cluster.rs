@@ -12,13 +12,13 @@ use serde_json::Value;
 use crate::bed::{Bed, Ran, bare_command, restored, run};
 
 /// A daemon, which ends with the test.
-struct Daemon {
+pub struct Daemon {
     child: Child,
     serving: Value,
 }
 
 impl Daemon {
-    fn start(bed: &Bed, name: &str) -> Self {
+    pub fn start(bed: &Bed, name: &str) -> Self {
         let mut child = command_of_daemon(bed, name, name)
             .spawn()
             .expect("it starts");
@@ -39,7 +39,7 @@ impl Daemon {
     }
 
     /// Ends it as a service is ended, and waits for it.
-    fn stop(mut self) {
+    pub fn stop(mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
         let status = self.child.wait().expect("it ends");
@@ -85,7 +85,7 @@ fn tell_address(bed: &Bed, name: &str, address: &str) {
     fs::write(file, cluster.to_string()).expect("it can be written");
 }
 
-fn tabane<A: AsRef<OsStr>>(bed: &Bed, args: impl IntoIterator<Item = A>) -> Ran {
+pub fn tabane<A: AsRef<OsStr>>(bed: &Bed, args: impl IntoIterator<Item = A>) -> Ran {
     tabane_as(bed, "cluster.json", args)
 }
 

@@ -48,3 +48,4 @@ mod striped_killed;
 mod striped_lost;
 mod tag;
 mod terminal;
+mod web;

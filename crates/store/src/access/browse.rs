@@ -7,11 +7,63 @@ use std::sync::Arc;
 
 use crate::access::reader::BlockReader;
 use crate::access::repository::Repository;
+use crate::access::segment_cache::SegmentCache;
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, Flags, Kind, Piece, Time};
 use crate::format::snapshot::Snapshot;
 use tabane_index::Index;
 use tabane_storage::Id;
+
+/// Reads what snapshots consist of: a [`Browser`] for one thread, a shared [`SegmentCache`] for
+/// many.
+pub trait TreeReader {
+    /// The entries of a directory, sorted by name.
+    ///
+    /// # Errors
+    /// When the storage fails, a block is missing or damaged.
+    fn directory(&mut self, content: &[Piece]) -> Result<Vec<Entry>>;
+
+    /// Reads a block of `len` bytes and appends it to `out`.
+    ///
+    /// # Errors
+    /// When the storage fails, the block is missing, damaged or of another length.
+    fn append_block(&mut self, block: Id, len: u32, out: &mut Vec<u8>) -> Result<()>;
+
+    /// Hears which blocks will be read soon, in this order; may do nothing.
+    fn read_ahead(&mut self, blocks: &mut dyn Iterator<Item = (Id, u32)>) {
+        let _ = blocks;
+    }
+}
+
+impl TreeReader for Browser {
+    fn directory(&mut self, content: &[Piece]) -> Result<Vec<Entry>> {
+        Self::directory(self, content)
+    }
+
+    fn append_block(&mut self, block: Id, len: u32, out: &mut Vec<u8>) -> Result<()> {
+        let before = out.len();
+        Self::append_block(self, block, out)?;
+        if out.len() - before == len as usize {
+            return Ok(());
+        }
+        let block = format!("block {block}");
+        Err(Error::damaged(block, "it has another length"))
+    }
+}
+
+impl TreeReader for Arc<SegmentCache> {
+    fn directory(&mut self, content: &[Piece]) -> Result<Vec<Entry>> {
+        SegmentCache::directory(self, content)
+    }
+
+    fn append_block(&mut self, block: Id, len: u32, out: &mut Vec<u8>) -> Result<()> {
+        self.append(block, len, 0..len as usize, out)
+    }
+
+    fn read_ahead(&mut self, blocks: &mut dyn Iterator<Item = (Id, u32)>) {
+        SegmentCache::read_ahead(self, blocks);
+    }
+}
 
 /// Reads directories and files of a repository, for one thread.
 pub struct Browser {
@@ -63,16 +115,16 @@ impl Browser {
     /// # Errors
     /// [`Error::NoSuchPath`], or when a directory cannot be read.
     pub fn find(&mut self, id: Id, snapshot: &Snapshot, path: &Path) -> Result<Entry> {
-        find_with(|content| self.directory(content), id, snapshot, path)
+        find_with(self, id, snapshot, path)
     }
 }
 
-/// As [`Browser::find`], with `directory` to read the entries of a directory.
+/// As [`Browser::find`], with another reader of directories.
 ///
 /// # Errors
-/// [`Error::NoSuchPath`], or what `directory` returns.
+/// [`Error::NoSuchPath`], or what the reader fails with.
 pub fn find_with(
-    mut directory: impl FnMut(&[Piece]) -> Result<Vec<Entry>>,
+    reader: &mut impl TreeReader,
     id: Id,
     snapshot: &Snapshot,
     path: &Path,
@@ -84,7 +136,7 @@ pub fn find_with(
             continue;
         };
         let mut entries = match entry.directory() {
-            Some(content) => directory(content)?,
+            Some(content) => reader.directory(content)?,
             None => Vec::new(),
         };
         let found = entries.binary_search_by(|entry| entry.name.as_slice().cmp(name.as_bytes()));
@@ -197,9 +249,9 @@ impl Walk {
     ///
     /// # Errors
     /// When a directory cannot be read; the next call skips it.
-    pub fn next(&mut self, browser: &mut Browser) -> Result<Option<PathEntry>> {
+    pub fn next(&mut self, reader: &mut impl TreeReader) -> Result<Option<PathEntry>> {
         if let Some((path, content)) = self.pending.take() {
-            let entries = browser.directory(&content)?;
+            let entries = reader.directory(&content)?;
             self.levels.push((path, entries.into_iter()));
         }
         while let Some((path, entries)) = self.levels.last_mut() {

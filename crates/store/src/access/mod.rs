@@ -9,6 +9,8 @@ pub(crate) mod early;
 pub mod examine;
 pub mod file_reader;
 pub(crate) mod from_copies;
+pub mod layout;
+pub mod lister;
 pub mod location;
 pub(crate) mod nearby;
 pub mod reach;

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 pub use tabane_files::{Flags, HardLink, Time, Xattr};
 
-use tabane_storage::Id;
+use tabane_storage::{Id, object_id};
 
 /// An entry of a directory; the contents of files and directories are pieces.
 ///
@@ -73,6 +73,15 @@ pub fn blocks(entry: &Entry) -> impl Iterator<Item = (Id, u32)> + Clone + '_ {
         Piece::Block { id, len } => Some((id, len)),
         Piece::Hole { .. } => None,
     })
+}
+
+/// One ID for the content of a directory: that of its block, if it has one.
+pub(crate) fn content_id(content: &[Piece]) -> Id {
+    let ids: Vec<Id> = content.iter().filter_map(Piece::block).collect();
+    match &ids[..] {
+        [id] => *id,
+        ids => object_id(&ids.iter().map(|id| &id.0[..]).collect::<Vec<_>>()),
+    }
 }
 
 #[cfg(test)]

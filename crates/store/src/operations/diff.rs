@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::access::browse::Browser;
+use crate::access::browse::TreeReader;
 use crate::error::Result;
 use crate::format::entry::{Entry, Kind, blocks as blocks_of};
 use tabane_storage::Id;
@@ -74,14 +74,14 @@ pub struct DiffSummary {
 /// # Errors
 /// When a directory cannot be read, and what `change` returns.
 pub fn diff<E: From<crate::Error>>(
-    browser: &mut Browser,
+    reader: &mut impl TreeReader,
     old: &Entry,
     new: &Entry,
     mut change: impl FnMut(Change) -> std::result::Result<(), E>,
 ) -> std::result::Result<DiffSummary, E> {
     let mut summary = DiffSummary::default();
     let (mut old_blocks, mut new_blocks) = (HashSet::new(), HashSet::new());
-    let top = pairs(browser, Some(old), Some(new))?;
+    let top = pairs(reader, Some(old), Some(new))?;
     let mut levels = vec![(PathBuf::from("/"), top.into_iter())];
     while let Some((directory, pairs_left)) = levels.last_mut() {
         let Some((old, new)) = pairs_left.next() else {
@@ -105,7 +105,7 @@ pub fn diff<E: From<crate::Error>>(
             }
         }
         if differ_below(old.as_ref(), new.as_ref()) {
-            let below = pairs(browser, old.as_ref(), new.as_ref())?;
+            let below = pairs(reader, old.as_ref(), new.as_ref())?;
             levels.push((path.clone(), below.into_iter()));
         }
         if let Some(kind) = kind {
@@ -149,16 +149,24 @@ pub fn compare(old: Option<&Entry>, new: Option<&Entry>) -> Option<ChangeKind> {
 }
 
 /// Whether the trees below two entries can differ.
-fn differ_below(old: Option<&Entry>, new: Option<&Entry>) -> bool {
+pub fn differ_below(old: Option<&Entry>, new: Option<&Entry>) -> bool {
     old.and_then(Entry::directory) != new.and_then(Entry::directory)
 }
 
-type Pair = (Option<Entry>, Option<Entry>);
+/// The entries of one name in two directories.
+pub type Pair = (Option<Entry>, Option<Entry>);
 
-/// Pairs the entries of two directories by name.
-fn pairs(browser: &mut Browser, old: Option<&Entry>, new: Option<&Entry>) -> Result<Vec<Pair>> {
+/// Pairs the entries of two directories by name; what is no directory has none.
+///
+/// # Errors
+/// When a directory cannot be read.
+pub fn pairs(
+    reader: &mut impl TreeReader,
+    old: Option<&Entry>,
+    new: Option<&Entry>,
+) -> Result<Vec<Pair>> {
     let mut entries = |entry: Option<&Entry>| match entry.and_then(Entry::directory) {
-        Some(content) => browser.directory(content),
+        Some(content) => reader.directory(content),
         None => Ok(Vec::new()),
     };
     let mut old = entries(old)?.into_iter().peekable();

@@ -6,20 +6,21 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobMatcher};
 
-use crate::access::browse::Browser;
+use crate::access::browse::{Browser, TreeReader};
 use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
 use crate::error::{Error, Result};
-use crate::format::entry::{Entry, Kind, Piece, Time, blocks};
+use crate::format::entry::{Entry, Kind, Piece, Time, blocks, content_id};
 use crate::format::snapshot::Snapshot;
 use tabane_storage::Id;
 
-/// The most hits remembered; directories beyond it are read again.
+/// The most directories and hits remembered; directories beyond it are read again.
 const REMEMBERED_MAX: usize = 1 << 20;
 
 /// A pattern of paths.
@@ -165,13 +166,22 @@ impl Query {
 }
 
 /// Searches snapshots, one after another.
-pub struct Finder {
-    browser: Browser,
+pub struct Finder<R = Browser> {
+    reader: R,
     query: Query,
-    /// Hits below directories, by content and progress of the patterns.
-    known: HashMap<(Vec<Id>, Progress), Arc<Vec<Hit>>>,
+    /// Hits below directories.
+    known: HashMap<Key, Arc<Vec<Hit>>>,
+    /// Numbers of the different states of the patterns.
+    progresses: HashMap<Progress, u32>,
+    /// Directories and hits among `known`.
     remembered: usize,
+    /// Shared by all directories without hits.
+    nothing: Arc<Vec<Hit>>,
 }
+
+/// A directory by its content, that of the directory whose entries do not count, and the number of
+/// the progress above it.
+type Key = (Id, Option<Id>, u32);
 
 /// A hit below a directory, or a directory that leads to one.
 struct Hit {
@@ -189,80 +199,121 @@ pub struct Unreadable {
     pub error: Error,
 }
 
-impl Finder {
+/// Hears of each hit, and says whether to go on.
+pub type Found<'a> = &'a mut (dyn FnMut(&Path, &Entry) -> ControlFlow<()> + Send);
+
+/// A search through one snapshot.
+struct Search<'a> {
+    path: PathBuf,
+    found: Found<'a>,
+    unreadable: Vec<Unreadable>,
+}
+
+impl<R: TreeReader + Send> Finder<R> {
     /// A finder for this query.
-    pub fn new(browser: Browser, query: Query) -> Self {
+    pub fn new(reader: R, query: Query) -> Self {
         Self {
-            browser,
+            reader,
             query,
             known: HashMap::new(),
+            progresses: HashMap::new(),
             remembered: 0,
+            nothing: Arc::default(),
         }
     }
 
-    /// Calls `found` with path and entry of each hit in a snapshot, in order; files come without
-    /// their content. Returns each unreadable directory once.
-    pub fn search(
+    /// Calls `found` with path and entry of each hit in a snapshot as it is found, in order; files
+    /// come without their content. Returns each unreadable directory once. A reader that fails with
+    /// [`Error::Cancelled`] ends the search.
+    pub fn search(&mut self, snapshot: &Snapshot, found: Found<'_>) -> Vec<Unreadable> {
+        self.search_from(&snapshot.root, None, found)
+    }
+
+    /// As [`Finder::search`], for what `later`, another snapshot, has nothing at the same path of.
+    /// Directories that both have with the same content are not read.
+    pub fn search_gone(
         &mut self,
         snapshot: &Snapshot,
-        found: &mut (dyn FnMut(&Path, &Entry) + Send),
+        later: &Snapshot,
+        found: Found<'_>,
+    ) -> Vec<Unreadable> {
+        if snapshot.root == later.root {
+            return Vec::new();
+        }
+        self.search_from(&snapshot.root, Some(&later.root), found)
+    }
+
+    fn search_from(
+        &mut self,
+        root: &[Piece],
+        later: Option<&[Piece]>,
+        found: Found<'_>,
     ) -> Vec<Unreadable> {
         with_deep_stack(|| {
-            let mut unreadable = Vec::new();
-            let mut path = PathBuf::from("/");
+            let mut search = Search {
+                path: PathBuf::from("/"),
+                found,
+                unreadable: Vec::new(),
+            };
             let start = self.query.start();
-            let hits = self.below(&snapshot.root, start, &mut path, 0, &mut unreadable);
-            tell(&hits, &mut path, found);
-            unreadable
+            // A search that was ended is over, too.
+            let _ = self.below(root, later, start, 0, &mut search);
+            search.unreadable
         })
     }
 
+    /// Searches a directory. What the directory `later` has a name of is no hit.
     fn below(
         &mut self,
         content: &[Piece],
+        later: Option<&[Piece]>,
         progress: Progress,
-        path: &mut PathBuf,
         depth: usize,
-        unreadable: &mut Vec<Unreadable>,
-    ) -> Arc<Vec<Hit>> {
-        let ids = content.iter().filter_map(|piece| match piece {
-            Piece::Block { id, .. } => Some(*id),
-            Piece::Hole { .. } => None,
-        });
-        let key = (ids.collect::<Vec<_>>(), progress);
+        search: &mut Search<'_>,
+    ) -> ControlFlow<(), Arc<Vec<Hit>>> {
+        let next_number = self.progresses.len() as u32;
+        let number = *self
+            .progresses
+            .entry(progress.clone())
+            .or_insert(next_number);
+        let key = (content_id(content), later.map(content_id), number);
         if let Some(known) = self.known.get(&key) {
-            return Arc::clone(known);
+            let known = Arc::clone(known);
+            tell(&known, search)?;
+            return ControlFlow::Continue(known);
         }
-        let read = if depth > DEPTH_MAX {
-            Err(Error::damaged(
-                "a directory",
-                "it is too many directories deep",
-            ))
-        } else {
-            self.browser.directory(content)
+        let entries = self.read(content, depth, search)?;
+        let later = match later {
+            Some(later) => Some(self.read(later, depth, search)?),
+            None => None,
         };
-        let entries = read.unwrap_or_else(|error| {
-            let path = path.clone();
-            unreadable.push(Unreadable { path, error });
-            Vec::new()
-        });
         let mut hits = Vec::new();
         for mut entry in entries {
-            let (complete, next) = self.query.step(&key.1, &entry.name);
-            let meant = complete && self.query.allows(&entry);
+            let there = later
+                .as_ref()
+                .and_then(|later| find_entry(later, &entry.name));
+            let (complete, next) = self.query.step(&progress, &entry.name);
+            let meant = there.is_none() && complete && self.query.allows(&entry);
+            let content = match &mut entry.kind {
+                Kind::File { content, .. } | Kind::Directory { content } => std::mem::take(content),
+                _ => Vec::new(),
+            };
+            search.path.push(OsStr::from_bytes(&entry.name));
+            if meant {
+                (search.found)(&search.path, &entry)?;
+            }
             let mut below = None;
-            if let Kind::Directory { content } = &entry.kind
+            let there = there.and_then(Entry::directory);
+            if matches!(entry.kind, Kind::Directory { .. })
+                && there != Some(&content)
                 && (self.query.patterns.is_empty() || !next.is_empty())
             {
-                path.push(OsStr::from_bytes(&entry.name));
-                let hits = self.below(content, next, path, depth + 1, unreadable);
-                path.pop();
+                let there = there.map(Vec::as_slice);
+                let hits = self.below(&content, there, next, depth + 1, search)?;
                 below = (!hits.is_empty()).then_some(hits);
             }
+            search.path.pop();
             if meant || below.is_some() {
-                if let Kind::File { content, .. } | Kind::Directory { content } = &mut entry.kind {
-                    content.clear();
-                }
                 hits.push(Hit {
                     name: entry.name.clone(),
                     entry: meant.then(|| Box::new(entry)),
@@ -270,26 +321,63 @@ impl Finder {
                 });
             }
         }
-        let hits = Arc::new(hits);
-        if self.remembered + hits.len() <= REMEMBERED_MAX {
-            self.remembered += hits.len();
+        let hits = if hits.is_empty() {
+            Arc::clone(&self.nothing)
+        } else {
+            Arc::new(hits)
+        };
+        if self.remembered + hits.len() < REMEMBERED_MAX {
+            self.remembered += 1 + hits.len();
             self.known.insert(key, Arc::clone(&hits));
         }
-        hits
+        ControlFlow::Continue(hits)
+    }
+
+    /// The entries of a directory; none if it cannot be read.
+    fn read(
+        &mut self,
+        content: &[Piece],
+        depth: usize,
+        search: &mut Search<'_>,
+    ) -> ControlFlow<(), Vec<Entry>> {
+        let read = if depth > DEPTH_MAX {
+            Err(Error::damaged(
+                "a directory",
+                "it is too many directories deep",
+            ))
+        } else {
+            self.reader.directory(content)
+        };
+        match read {
+            Ok(entries) => ControlFlow::Continue(entries),
+            Err(Error::Cancelled) => ControlFlow::Break(()),
+            Err(error) => {
+                let path = search.path.clone();
+                search.unreadable.push(Unreadable { path, error });
+                ControlFlow::Continue(Vec::new())
+            }
+        }
     }
 }
 
-fn tell(hits: &[Hit], path: &mut PathBuf, found: &mut (dyn FnMut(&Path, &Entry) + Send)) {
+/// The entry of this name among those of a directory.
+fn find_entry<'a>(entries: &'a [Entry], name: &[u8]) -> Option<&'a Entry> {
+    let place = entries.binary_search_by(|entry| entry.name.as_slice().cmp(name));
+    place.ok().map(|place| &entries[place])
+}
+
+fn tell(hits: &[Hit], search: &mut Search<'_>) -> ControlFlow<()> {
     for hit in hits {
-        path.push(OsStr::from_bytes(&hit.name));
+        search.path.push(OsStr::from_bytes(&hit.name));
         if let Some(entry) = &hit.entry {
-            found(path, entry);
+            (search.found)(&search.path, entry)?;
         }
         if let Some(below) = &hit.below {
-            tell(below, path, found);
+            tell(below, search)?;
         }
-        path.pop();
+        search.path.pop();
     }
+    ControlFlow::Continue(())
 }
 
 #[cfg(test)]

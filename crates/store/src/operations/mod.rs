@@ -10,6 +10,7 @@ pub mod dump;
 pub mod edit;
 pub mod find;
 pub mod forget;
+pub mod history;
 pub mod key_text;
 mod merge;
 mod migrate;

@@ -1,9 +1,11 @@
 //! The next backup reads what has changed, all of it, and nothing else.
 
 use std::fs::{self, Permissions};
+use std::ops::ControlFlow;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::common::tree::{random_bytes, set_mtime, small_tree, write};
 use crate::common::{
@@ -14,7 +16,10 @@ use tabane_store::Outcome;
 use tabane_store::backup::{Backup, BackupOptions, Parent};
 use tabane_store::browse::Browser;
 use tabane_store::entry::Entry;
-use tabane_store::snapshot::Summary;
+use tabane_store::find::{Finder, Pattern, Query};
+use tabane_store::history::PathHistory;
+use tabane_store::lister::Lister;
+use tabane_store::snapshot::{Filter, Summary};
 use tabane_testing::random::Random;
 
 /// A source that was backed up once.
@@ -421,4 +426,130 @@ fn what_a_list_of_changes_does_not_name_is_taken_from_the_parent() {
 fn browser_has(place: &Place, made: &Backup, path: &Path) -> bool {
     let mut browser = Browser::new(&place.repository).unwrap();
     browser.find(id(made), &made.snapshot, path).is_ok()
+}
+
+/// Three snapshots: a file changes, another goes, and a directory stays.
+fn three_snapshots() -> (Place, Vec<(tabane_store::Id, tabane_store::Snapshot)>) {
+    let place = Place::new();
+    let write = |name: &str, text: &str| write(place.source.join(name), text.as_bytes());
+    let mut made = Vec::new();
+    write("stays/same", "same");
+    write("changes", "one");
+    write("goes/away", "for now");
+    for text in ["one", "two", "three"] {
+        write("changes", text);
+        if text == "three" {
+            fs::remove_dir_all(place.source.join("goes")).unwrap();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(60));
+        let backup = back_up(&place.repository, &[&place.source]);
+        made.push((id(&backup), backup.snapshot));
+    }
+    (place, made)
+}
+
+#[test]
+fn one_path_is_followed_through_snapshots() {
+    let (place, made) = three_snapshots();
+    let find = |name: &str| -> Vec<Option<u64>> {
+        let browser = Browser::new(&place.repository).unwrap();
+        let mut history = PathHistory::new(browser, &place.source.join(name));
+        let sizes = made.iter().map(|(_, snapshot)| {
+            let entry = history.find(snapshot).unwrap();
+            entry.map(|entry| entry.size())
+        });
+        sizes.collect()
+    };
+    assert_eq!(find("changes"), [Some(3), Some(3), Some(5)]);
+    assert_eq!(find("goes/away"), [Some(7), Some(7), None]);
+    assert_eq!(find("stays/same"), [Some(4); 3]);
+    assert_eq!(find("changes/below"), [None; 3]);
+    assert_eq!(find("nowhere/at/all"), [None; 3]);
+    let browser = Browser::new(&place.repository).unwrap();
+    let root = PathHistory::new(browser, Path::new("/")).find(&made[0].1);
+    assert!(root.unwrap().is_some_and(|root| root.directory().is_some()));
+}
+
+#[test]
+fn what_is_gone_is_found_without_what_stays() {
+    let (place, made) = three_snapshots();
+    let search = |text: &str, gone: bool| -> Vec<String> {
+        let query = Query {
+            patterns: vec![Pattern::new(text, true).unwrap()],
+            ..Query::default()
+        };
+        let mut finder = Finder::new(Browser::new(&place.repository).unwrap(), query);
+        let mut found = Vec::new();
+        let mut hear = |path: &Path, _: &Entry| {
+            let path = path.strip_prefix(&place.source).unwrap();
+            found.push(path.display().to_string());
+            ControlFlow::Continue(())
+        };
+        let unreadable = if gone {
+            finder.search_gone(&made[0].1, &made[2].1, &mut hear)
+        } else {
+            finder.search(&made[0].1, &mut hear)
+        };
+        assert!(unreadable.is_empty());
+        found
+    };
+    assert_eq!(
+        search("*a*", false),
+        ["changes", "goes/away", "stays", "stays/same"]
+    );
+    assert_eq!(search("*a*", true), ["goes/away"]);
+    assert_eq!(search("goes", true), ["goes"]);
+    assert_eq!(search("same", true), [""; 0]);
+}
+
+/// A search ends where it is told to, also in the middle of what it has seen before.
+#[test]
+fn a_search_ends_when_it_is_told_to() {
+    let (place, made) = three_snapshots();
+    let query = Query::default();
+    let mut finder = Finder::new(Browser::new(&place.repository).unwrap(), query);
+    let mut count = |most: usize| {
+        let mut found = 0;
+        finder.search(&made[0].1, &mut |_, _| {
+            found += 1;
+            if found == most {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+        found
+    };
+    assert_eq!(count(2), 2);
+    let all = count(usize::MAX);
+    assert!(all > 6);
+    assert_eq!((count(3), count(usize::MAX)), (3, all));
+}
+
+/// A listing knows what came and went, reads each snapshot once, and keeps what is damaged apart.
+#[test]
+fn snapshots_are_listed_again_and_again() {
+    let (place, made) = three_snapshots();
+    let lister = Lister::new(&place.repository, Filter::default());
+    let list = || lister.list(Duration::ZERO).unwrap();
+    let first = list();
+    let ids: Vec<_> = first.snapshots().iter().map(|(id, _)| *id).collect();
+    assert_eq!(ids, made.iter().map(|(id, _)| *id).collect::<Vec<_>>());
+    assert!(Arc::ptr_eq(&first, &list()));
+    place.repository.remove_snapshot(made[1].0).unwrap();
+    let garbage = Name::new(ObjectKind::Snapshot, tabane_store::Id([7; 32]));
+    place
+        .repository
+        .storage()
+        .put(garbage, &[b"garbage"])
+        .unwrap();
+    let second = list();
+    assert!(!Arc::ptr_eq(&first, &second));
+    assert!(second.get(&made[1].0).is_none());
+    assert_eq!(second.get(&made[2].0).map(|(place, _)| place), Some(1));
+    assert_eq!(second.damaged().len(), 1);
+    assert!(Arc::ptr_eq(
+        &second,
+        &lister.list(Duration::from_secs(60)).unwrap()
+    ));
 }

@@ -509,6 +509,10 @@ impl Storage for NodeStorage {
             .map_err(|error| error.about(name))
     }
 
+    fn free_bytes(&self) -> Option<u64> {
+        self.status().ok().map(|status| status.free_bytes)
+    }
+
     fn remove_leftovers(&self, age: Duration) -> Result<u64> {
         self.count(&Request::RemoveLeftovers(age.as_secs()))
     }

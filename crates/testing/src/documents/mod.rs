@@ -3,6 +3,8 @@
 pub mod chart;
 pub mod console;
 pub mod links;
+#[cfg(feature = "store")]
+pub mod pictures;
 pub mod recording;
 
 use std::fs;

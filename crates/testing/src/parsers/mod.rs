@@ -602,13 +602,19 @@ fn directory(input: &[u8]) {
     for (old, new) in [(&empty, &root), (&root, &empty), (&root, &root)] {
         let _ = diff::diff(&mut browser, old, new, |_| Ok::<_, tabane_store::Error>(()));
     }
-    let _ = dump::archive(
-        &mut browser,
-        &snapshot,
-        Path::new("/"),
-        &root,
-        &mut Room(1 << 16),
-    );
+    let shared = Arc::new(snapshot.clone());
+    for mut archive in [
+        dump::Archive::tar(shared, Path::new("/"), root.clone()),
+        dump::Archive::zip(Path::new("/"), root.clone()),
+    ] {
+        let mut len = 0;
+        // A hole can be longer than any patience.
+        while len < 1 << 20
+            && let Ok(Some(bytes)) = archive.next(&mut browser)
+        {
+            len += bytes.len();
+        }
+    }
     for entry in &entries {
         let _ = dump::file(&mut browser, entry, &mut Room(1 << 16));
     }

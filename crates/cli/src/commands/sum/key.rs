@@ -11,7 +11,7 @@ use tabane_sum::{Algorithm, Function, KeyError, KeyFile, KeyRule};
 use crate::exit::{Failure, Result};
 use crate::format::reason;
 use crate::output::warn;
-use crate::quote::quote;
+use tabane_text::quote::quote;
 
 /// The algorithm with the key of the file that was named.
 pub fn function(algorithm: Algorithm, key: Option<&KeyFile>) -> Result<Function> {

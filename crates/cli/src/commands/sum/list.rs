@@ -17,7 +17,7 @@ use super::{Sum, key};
 use crate::exit::{Failure, Result};
 use crate::format::reason;
 use crate::output::into_object;
-use crate::quote::quote;
+use tabane_text::quote::quote;
 
 /// A list of sums of files, and the format of its lines.
 pub struct List<'a> {

@@ -12,7 +12,7 @@ use crate::args::Global;
 use crate::exit::Result;
 use crate::output::{Object, into_object, put_path};
 use crate::progress::Progress;
-use crate::quote::quote;
+use tabane_text::quote::quote;
 use crate::streams::Stdout;
 
 /// Standard output and standard error, in step.

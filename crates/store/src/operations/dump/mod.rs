@@ -1,18 +1,25 @@
 //! Writes files and directories of a snapshot as a stream.
 
 mod acl;
+mod content;
 mod sparse;
 mod tar;
 mod zip;
 
-use std::io::{self, Read, Write};
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
 
-use crate::access::browse::Browser;
-use crate::error::Error;
+use crate::access::browse::{PathEntry, TreeReader, Walk};
+use crate::error::{Error, Result};
 use crate::format::entry::{Entry, Kind, Piece};
+use crate::format::snapshot::Snapshot;
 
-pub use self::tar::{Archived, archive};
-pub use self::zip::archive_zip;
+use content::Content;
+
+/// Bytes of an archive that are made at a time, or more by one block.
+const CHUNK_LEN: usize = 512 << 10;
 
 /// Errors of a dump.
 #[derive(Debug, thiserror::Error)]
@@ -22,24 +29,18 @@ pub enum DumpError {
     Repository(#[from] Error),
     /// The stream could not be written.
     #[error(transparent)]
-    Output(io::Error),
+    Output(#[from] io::Error),
 }
 
-impl From<io::Error> for DumpError {
-    /// Errors of the repository pass through readers as [`io::Error`]s, and are unpacked here.
-    fn from(error: io::Error) -> Self {
-        match error.downcast::<Error>() {
-            Ok(error) => Self::Repository(error),
-            Err(error) => Self::Output(error),
-        }
-    }
-}
-
-/// Writes the content of a file, holes as zeros.
+/// Writes the content of a file, holes as zeros; returns its length in bytes.
 ///
 /// # Errors
 /// [`Error::WrongKind`] when `entry` is no file, or when it cannot be read or written.
-pub fn file(browser: &mut Browser, entry: &Entry, out: &mut impl Write) -> Result<u64, DumpError> {
+pub fn file(
+    reader: &mut impl TreeReader,
+    entry: &Entry,
+    out: &mut impl Write,
+) -> std::result::Result<u64, DumpError> {
     let Kind::File { content, .. } = &entry.kind else {
         let name = entry.name.escape_ascii();
         return Err(Error::WrongKind(format!(
@@ -47,73 +48,135 @@ pub fn file(browser: &mut Browser, entry: &Entry, out: &mut impl Write) -> Resul
         ))
         .into());
     };
-    let mut reader = ContentReader::new(browser, content);
-    Ok(io::copy(&mut reader, out)?)
+    let mut content = Content::new(content.clone());
+    let (mut bytes, mut len) = (Vec::new(), 0);
+    loop {
+        content.append(reader, CHUNK_LEN, &mut bytes)?;
+        if bytes.is_empty() {
+            return Ok(len);
+        }
+        out.write_all(&bytes)?;
+        len += bytes.len() as u64;
+        bytes.clear();
+    }
 }
 
-/// Reads pieces one behind the other.
-struct ContentReader<'a> {
-    browser: &'a mut Browser,
-    pieces: std::slice::Iter<'a, Piece>,
-    block: Vec<u8>,
-    /// Bytes of `block` that were read.
-    position: usize,
-    /// Bytes left of a hole.
-    zeros: u64,
+/// Counts of an [`Archive`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Archived {
+    /// Entries in the archive.
+    pub entries: u64,
+    /// Entries that no archive of the format can hold: sockets; in zip also devices, pipes and
+    /// paths of more than 65,535 bytes.
+    pub left_out: u64,
 }
 
-impl<'a> ContentReader<'a> {
-    fn new(browser: &'a mut Browser, pieces: &'a [Piece]) -> Self {
+/// What makes the bytes of an archive around the contents of its entries.
+trait Format: Send {
+    /// The bytes before the content of an entry, and that content; nothing if the format cannot
+    /// hold such an entry.
+    fn begin(&mut self, path: &Path, entry: Entry) -> Result<Option<(Vec<u8>, Vec<Piece>)>>;
+
+    /// What stands in the archive for a part of the content.
+    fn pass(&mut self, content: Vec<u8>) -> Vec<u8>;
+
+    /// The bytes behind the content of an entry.
+    fn end(&mut self) -> Vec<u8>;
+
+    /// The bytes behind all entries.
+    fn finish(&mut self) -> Vec<u8>;
+}
+
+/// A directory, or anything else of a snapshot, as an archive that is made as it is taken.
+pub struct Archive {
+    format: Box<dyn Format>,
+    /// Found, and not yet in the archive.
+    waiting: VecDeque<PathEntry>,
+    walk: Walk,
+    /// The content of the entry that is being added.
+    content: Option<Content>,
+    is_finished: bool,
+    archived: Archived,
+}
+
+impl Archive {
+    /// `entry` of `snapshot`, whose path is `path`, and everything below it as a tar archive of
+    /// POSIX.1-2001 (PAX).
+    ///
+    /// Names are paths without the slash at the beginning. Owners have their names, where
+    /// `snapshot` has them, and their numbers. Times have nanoseconds. Extended attributes are
+    /// those of star (`SCHILY.xattr.…`), which GNU tar restores with `--xattrs`; access control
+    /// lists are those of star, too (`SCHILY.acl.…`), which it restores with `--acls`. Files with
+    /// holes are sparse members of GNU's format 1.0.
+    pub fn tar(snapshot: Arc<Snapshot>, path: &Path, entry: Entry) -> Self {
+        Self::new(Box::new(tar::Tar::new(snapshot)), path, entry)
+    }
+
+    /// The same as a zip archive, for programs that know no tar: modes, times to the second and
+    /// symbolic links are in it, numbers of owners, and each name of a hard link as a file. In
+    /// names, backslashes become underscores: some programs take them for slashes.
+    pub fn zip(path: &Path, entry: Entry) -> Self {
+        Self::new(Box::<zip::Zip>::default(), path, entry)
+    }
+
+    fn new(format: Box<dyn Format>, path: &Path, entry: Entry) -> Self {
+        let walk = Walk::below(path, &entry);
+        // The root of a snapshot has neither name nor attributes.
+        let first = (path != Path::new("/")).then(|| PathEntry {
+            path: path.to_owned(),
+            entry,
+        });
         Self {
-            browser,
-            pieces: pieces.iter(),
-            block: Vec::new(),
-            position: 0,
-            zeros: 0,
+            format,
+            waiting: first.into_iter().collect(),
+            walk,
+            content: None,
+            is_finished: false,
+            archived: Archived::default(),
         }
     }
 
-    /// Moves to the next piece with bytes; returns whether there is one.
-    fn advance(&mut self) -> io::Result<bool> {
-        while self.zeros == 0 && self.position == self.block.len() {
-            match self.pieces.next() {
-                None => return Ok(false),
-                Some(Piece::Hole { len }) => self.zeros = *len,
-                Some(Piece::Block { id, len }) => {
-                    self.block.clear();
-                    self.position = 0;
-                    let read = self.browser.append_block(*id, &mut self.block);
-                    read.map_err(io::Error::other)?;
-                    if self.block.len() != *len as usize {
-                        let error = Error::damaged(format!("block {id}"), "it has another length");
-                        return Err(io::Error::other(error));
-                    }
+    /// The next bytes of the archive, about half a MiB; nothing at its end.
+    ///
+    /// # Errors
+    /// When something cannot be read; the archive is of no use then.
+    pub fn next(&mut self, reader: &mut impl TreeReader) -> Result<Option<Vec<u8>>> {
+        let mut bytes = Vec::new();
+        while bytes.len() < CHUNK_LEN && !self.is_finished {
+            if let Some(content) = &mut self.content {
+                let mut part = Vec::new();
+                content.append(reader, CHUNK_LEN - bytes.len(), &mut part)?;
+                if part.is_empty() {
+                    bytes.append(&mut self.format.end());
+                    self.content = None;
+                } else {
+                    bytes.append(&mut self.format.pass(part));
                 }
+                continue;
+            }
+            let next = match self.waiting.pop_front() {
+                Some(next) => Some(next),
+                None => self.walk.next(reader)?,
+            };
+            let Some(PathEntry { path, entry }) = next else {
+                bytes.append(&mut self.format.finish());
+                self.is_finished = true;
+                break;
+            };
+            match self.format.begin(&path, entry)? {
+                Some((mut head, content)) => {
+                    self.archived.entries += 1;
+                    bytes.append(&mut head);
+                    self.content = Some(Content::new(content));
+                }
+                None => self.archived.left_out += 1,
             }
         }
-        Ok(true)
+        Ok((!bytes.is_empty()).then_some(bytes))
     }
-}
 
-impl Read for ContentReader<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if buffer.is_empty() || !self.advance()? {
-            return Ok(0);
-        }
-        let len = if self.zeros > 0 {
-            let len = buffer
-                .len()
-                .min(usize::try_from(self.zeros).unwrap_or(usize::MAX));
-            buffer[..len].fill(0);
-            self.zeros -= len as u64;
-            len
-        } else {
-            let left = &self.block[self.position..];
-            let len = buffer.len().min(left.len());
-            buffer[..len].copy_from_slice(&left[..len]);
-            self.position += len;
-            len
-        };
-        Ok(len)
+    /// What was added so far.
+    pub fn archived(&self) -> Archived {
+        self.archived
     }
 }

@@ -3,81 +3,49 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::ffi::OsStr;
-use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ::tar::{Builder, EntryType, Header};
 
+use super::Format;
 use super::acl::AccessList;
 use super::sparse::SparseMap;
-use super::{ContentReader, DumpError};
-use crate::access::browse::{Browser, Walk};
+use crate::error::Result;
 use crate::format::entry::{Entry, HardLink, Kind, Piece, Time, Xattr};
 use crate::format::snapshot::Snapshot;
 
-/// Counts of [`archive`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Archived {
-    /// Entries in the archive.
-    pub entries: u64,
-    /// Entries that the archive cannot hold: sockets, and in zip devices and pipes, too.
-    pub left_out: u64,
-}
+/// The end of an archive: two empty blocks.
+const END_LEN: usize = 1024;
 
-/// Writes `entry`, whose path is `path`, and everything below it as a POSIX.1-2001 (PAX) tar
-/// archive.
-///
-/// Names are paths without the slash at the beginning. Owners have their names, where `snapshot`
-/// has them, and their numbers. Times have nanoseconds. Extended attributes are those of star
-/// (`SCHILY.xattr.…`), which GNU tar restores with `--xattrs`; access control lists are those of
-/// star, too (`SCHILY.acl.…`), which it restores with `--acls`. Files with holes are sparse members
-/// of GNU's format 1.0.
-///
-/// # Errors
-/// When something cannot be read or written.
-pub fn archive(
-    browser: &mut Browser,
-    snapshot: &Snapshot,
-    path: &Path,
-    entry: &Entry,
-    out: &mut impl Write,
-) -> Result<Archived, DumpError> {
-    let mut archiver = Archiver {
-        builder: Builder::new(out),
-        snapshot,
-        links: HashMap::new(),
-        archived: Archived::default(),
-    };
-    // The root of a snapshot has neither name nor attributes.
-    if path != Path::new("/") {
-        archiver.append(browser, path, entry)?;
-    }
-    let mut walk = Walk::below(path, entry);
-    while let Some(entry) = walk.next(browser)? {
-        archiver.append(browser, &entry.path, &entry.entry)?;
-    }
-    archiver.builder.finish()?;
-    Ok(archiver.archived)
-}
+/// Length in bytes of a block of an archive.
+const BLOCK_LEN: u64 = 512;
 
-struct Archiver<'a, W: Write> {
-    builder: Builder<&'a mut W>,
+/// Makes the bytes of a tar archive.
+pub struct Tar {
     /// Has the names of owners.
-    snapshot: &'a Snapshot,
+    snapshot: Arc<Snapshot>,
     /// The first name and the kind of each inode with several names; the kind tells apart inodes
     /// whose number was reused.
     links: HashMap<HardLink, (PathBuf, Kind)>,
-    archived: Archived,
+    /// Zeros that fill the last block of the content.
+    padding: usize,
 }
 
-impl<W: Write> Archiver<'_, W> {
-    fn append(
-        &mut self,
-        browser: &mut Browser,
-        path: &Path,
-        entry: &Entry,
-    ) -> Result<(), DumpError> {
+impl Tar {
+    /// For entries of `snapshot`.
+    pub fn new(snapshot: Arc<Snapshot>) -> Self {
+        Self {
+            snapshot,
+            links: HashMap::new(),
+            padding: 0,
+        }
+    }
+}
+
+impl Format for Tar {
+    fn begin(&mut self, path: &Path, entry: Entry) -> Result<Option<(Vec<u8>, Vec<Piece>)>> {
         let path = path.strip_prefix("/").unwrap_or(path);
         let mut header = Header::new_ustar();
         let mut records = Records::default();
@@ -113,8 +81,8 @@ impl<W: Write> Archiver<'_, W> {
             records.push_xattr(xattr);
         }
         let mut name = path.as_os_str().as_bytes().to_vec();
-        let mut content: &[Piece] = &[];
-        let mut sparse = None;
+        let mut content = Vec::new();
+        let mut map = Vec::new();
         let earlier = entry
             .hard_link
             .and_then(|link| match self.links.entry(link) {
@@ -128,10 +96,7 @@ impl<W: Write> Archiver<'_, W> {
                 }
             });
         match (&entry.kind, earlier) {
-            (Kind::Socket, _) => {
-                self.archived.left_out += 1;
-                return Ok(());
-            }
+            (Kind::Socket, _) => return Ok(None),
             (_, Some(earlier)) => {
                 header.set_entry_type(EntryType::Link);
                 set_link(&mut header, &mut records, earlier.as_os_str().as_bytes());
@@ -144,24 +109,28 @@ impl<W: Write> Archiver<'_, W> {
                 None,
             ) => {
                 header.set_entry_type(EntryType::Regular);
-                let map = SparseMap::of(pieces);
-                let stored = match &map {
-                    Some(map) => {
+                let sparse = SparseMap::of(pieces);
+                let stored = match &sparse {
+                    Some(sparse) => {
                         records.push("GNU.sparse.major", "1");
                         records.push("GNU.sparse.minor", "0");
                         records.push("GNU.sparse.name", &name[..]);
                         records.push("GNU.sparse.realsize", size.to_string());
                         name = sparse_name(path);
-                        map.stored_len()
+                        map = sparse.text();
+                        content = sparse.content().to_vec();
+                        sparse.stored_len()
                     }
-                    None => *size,
+                    None => {
+                        content.clone_from(pieces);
+                        *size
+                    }
                 };
                 header.set_size(stored);
                 if stored >= 1 << 33 {
                     records.push("size", stored.to_string());
                 }
-                content = pieces;
-                sparse = map;
+                self.padding = (stored.wrapping_neg() % BLOCK_LEN) as usize;
             }
             (Kind::Directory { .. }, None) => {
                 header.set_entry_type(EntryType::Directory);
@@ -173,13 +142,11 @@ impl<W: Write> Archiver<'_, W> {
             }
             (Kind::CharDevice { major, minor }, None) => {
                 header.set_entry_type(EntryType::Char);
-                header.set_device_major(*major)?;
-                header.set_device_minor(*minor)?;
+                set_device(&mut header, *major, *minor);
             }
             (Kind::BlockDevice { major, minor }, None) => {
                 header.set_entry_type(EntryType::Block);
-                header.set_device_major(*major)?;
-                header.set_device_minor(*minor)?;
+                set_device(&mut header, *major, *minor);
             }
             (Kind::Fifo, None) => header.set_entry_type(EntryType::Fifo),
         }
@@ -189,25 +156,30 @@ impl<W: Write> Archiver<'_, W> {
             records.push("path", name);
         }
         header.set_cksum();
-        if !records.0.is_empty() {
-            let records = records
-                .0
-                .iter()
-                .map(|(key, value)| (key.as_str(), value.as_slice()));
-            self.builder.append_pax_extensions(records)?;
-        }
-        match &sparse {
-            Some(map) => {
-                let (text, content) = (map.text(), ContentReader::new(browser, map.content()));
-                self.builder
-                    .append(&header, text.as_slice().chain(content))?;
-            }
-            None => self
-                .builder
-                .append(&header, ContentReader::new(browser, content))?,
-        }
-        self.archived.entries += 1;
-        Ok(())
+        let mut head = records.encode();
+        head.extend_from_slice(header.as_bytes());
+        head.append(&mut map);
+        Ok(Some((head, content)))
+    }
+
+    fn pass(&mut self, content: Vec<u8>) -> Vec<u8> {
+        content
+    }
+
+    fn end(&mut self) -> Vec<u8> {
+        vec![0; std::mem::take(&mut self.padding)]
+    }
+
+    fn finish(&mut self) -> Vec<u8> {
+        vec![0; END_LEN]
+    }
+}
+
+/// Numbers that the fields cannot hold, which Linux does not have, become 0.
+fn set_device(header: &mut Header, major: u32, minor: u32) {
+    if header.set_device_major(major).is_err() || header.set_device_minor(minor).is_err() {
+        let _ = header.set_device_major(0);
+        let _ = header.set_device_minor(0);
     }
 }
 
@@ -218,6 +190,19 @@ struct Records(Vec<(String, Vec<u8>)>);
 impl Records {
     fn push(&mut self, key: &str, value: impl Into<Vec<u8>>) {
         self.0.push((key.to_owned(), value.into()));
+    }
+
+    /// The header before the header of a member; empty without records.
+    fn encode(&self) -> Vec<u8> {
+        let mut builder = Builder::new(Vec::new());
+        if !self.0.is_empty() {
+            let records = self.0.iter();
+            let records = records.map(|(key, value)| (key.as_str(), value.as_slice()));
+            let written = builder.append_pax_extensions(records);
+            written.expect("a vector takes all that is written");
+        }
+        // Dropped, it would put the end of an archive behind them.
+        std::mem::take(builder.get_mut())
     }
 
     /// An access control list as text, which tar programs restore; anything else as it is.

@@ -1,401 +1,325 @@
-//! A directory as a zip archive, uncompressed, with what Info-ZIP keeps of Unix.
+//! A directory as a zip archive, readable from its front to its end.
 //!
-//! Written in one pass: the length and the checksum of a file stand behind its bytes. All sizes are
-//! those of zip64, since nothing says beforehand how long an archive gets.
+//! Lengths are known before an entry, its checksum only behind it. So contents are of the method
+//! "deflated", in blocks that are stored as they are: these tell where they end, and programs that
+//! read from the front know where to look for the checksum.
 
-use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crc_fast::{CrcAlgorithm, Digest};
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::tar::Archived;
-use super::{ContentReader, DumpError};
-use crate::access::browse::{Browser, Walk};
-use crate::error::Error;
-use crate::format::entry::{Entry, Kind, Piece, Time};
+use super::Format;
+use crate::error::Result;
+use crate::format::entry::{Entry, Kind, Piece};
 
-/// Version of the format: 4.5 has zip64.
-const VERSION: u16 = 45;
-/// Unix, in the upper byte of the version that made an archive.
-const MADE_ON_UNIX: u16 = 3 << 8;
-/// A file's length and checksum follow its bytes; names are UTF-8.
-const FLAGS: u16 = (1 << 3) | (1 << 11);
-/// Bytes of a name at most.
-const NAME_LEN_MAX: usize = u16::MAX as usize;
+/// Bytes of a stored block of the method "deflated".
+const STORED_LEN_MAX: usize = 0xffff;
 
-/// Writes `entry`, whose path is `path`, and everything below it as a zip archive.
-///
-/// Names are paths without the slash at the beginning. Kept are modes, owners by number, times in
-/// seconds and symbolic links. Extended attributes, holes and hard links are not: a file with
-/// several names is written several times. Devices, pipes and sockets are left out.
-///
-/// # Errors
-/// When something cannot be read or written.
-pub fn archive_zip(
-    browser: &mut Browser,
-    path: &Path,
-    entry: &Entry,
-    out: &mut impl Write,
-) -> Result<Archived, DumpError> {
-    let mut archiver = Archiver {
-        out: Counted { out, written: 0 },
-        members: Vec::new(),
-        archived: Archived::default(),
-    };
-    if path != Path::new("/") {
-        archiver.append(browser, path, entry)?;
-    }
-    let mut walk = Walk::below(path, entry);
-    while let Some(entry) = walk.next(browser)? {
-        archiver.append(browser, &entry.path, &entry.entry)?;
-    }
-    archiver.finish()?;
-    Ok(archiver.archived)
+/// Lengths and offsets from here on stand in fields of 64 bits.
+const LARGE: u64 = 0xffff_ffff;
+
+/// Numbers of entries from here on stand in fields of 64 bits.
+const MANY: usize = 0xffff;
+
+/// Bytes of a name.
+const NAME_LEN_MAX: usize = 0xffff;
+
+const VERSION: u16 = 20;
+const VERSION_LARGE: u16 = 45;
+
+/// Made by a program for Unix, so that modes are meant.
+const MADE_BY: u16 = 3 << 8;
+
+/// A descriptor with checksum and lengths is behind the content.
+const HAS_DESCRIPTOR: u16 = 1 << 3;
+
+/// The name is UTF-8.
+const IS_UTF8: u16 = 1 << 11;
+
+const STORED: u16 = 0;
+const DEFLATED: u16 = 8;
+
+/// Makes the bytes of a zip archive.
+#[derive(Default)]
+pub struct Zip {
+    /// Length of the archive so far.
+    offset: u64,
+    members: Vec<u8>,
+    count: usize,
+    /// The entry that is being added.
+    current: Option<Member>,
 }
 
-/// Counts what is written.
-struct Counted<'a, W> {
-    out: &'a mut W,
-    written: u64,
-}
-
-impl<W: Write> Write for Counted<'_, W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.out.write(bytes)?;
-        self.written += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
-}
-
-/// A member, for the directory at the end.
+/// An entry of the archive.
 struct Member {
     name: Vec<u8>,
-    /// `st_mode`, with the type.
+    flags: u16,
+    method: u16,
+    /// Date and time as DOS has them.
+    dos: u32,
+    mtime: i32,
     mode: u32,
-    time: Time,
-    owners: (u32, u32),
-    checksum: u32,
-    len: u64,
+    uid: u32,
+    gid: u32,
     offset: u64,
+    size: u64,
+    stored: u64,
+    crc: Digest,
+    /// What of the content waits for a whole block.
+    block: Vec<u8>,
+    is_file: bool,
 }
 
-struct Archiver<'a, W> {
-    out: Counted<'a, W>,
-    members: Vec<Member>,
-    archived: Archived,
-}
-
-impl<W: Write> Archiver<'_, W> {
-    fn append(
-        &mut self,
-        browser: &mut Browser,
-        path: &Path,
-        entry: &Entry,
-    ) -> Result<(), DumpError> {
+impl Format for Zip {
+    fn begin(&mut self, path: &Path, entry: Entry) -> Result<Option<(Vec<u8>, Vec<Piece>)>> {
         let path = path.strip_prefix("/").unwrap_or(path);
         let mut name = path.as_os_str().as_bytes().to_vec();
-        let kind = match &entry.kind {
-            Kind::File { .. } => 0o100_000,
+        name.iter_mut()
+            .filter(|byte| **byte == b'\\')
+            .for_each(|byte| *byte = b'_');
+        let (kind, size, content, link) = match entry.kind {
+            Kind::File { size, content } => (0o100_000, size, content, Vec::new()),
             Kind::Directory { .. } => {
                 name.push(b'/');
-                0o040_000
+                (0o040_000, 0, Vec::new(), Vec::new())
             }
-            Kind::Symlink { .. } => 0o120_000,
-            _ => {
-                self.archived.left_out += 1;
-                return Ok(());
-            }
+            Kind::Symlink { target } => (0o120_000, target.len() as u64, Vec::new(), target),
+            _ => return Ok(None),
         };
         if name.len() > NAME_LEN_MAX {
-            let name = path.display();
-            return Err(Error::Invalid(format!("{name} is too long for a zip archive")).into());
+            return Ok(None);
         }
+        let is_file = kind == 0o100_000;
+        let blocks = size.div_ceil(STORED_LEN_MAX as u64).max(1);
+        let utf8 = match std::str::from_utf8(&name) {
+            Ok(_) => IS_UTF8,
+            Err(_) => 0,
+        };
         let mut member = Member {
             name,
+            flags: utf8 | if is_file { HAS_DESCRIPTOR } else { 0 },
+            method: if is_file { DEFLATED } else { STORED },
+            dos: dos_time(entry.mtime.s),
+            mtime: entry.mtime.s.clamp(i32::MIN.into(), i32::MAX.into()) as i32,
             mode: kind | entry.mode,
-            time: entry.mtime,
-            owners: (entry.uid, entry.gid),
-            checksum: 0,
-            len: 0,
-            offset: self.out.written,
+            uid: entry.uid,
+            gid: entry.gid,
+            offset: self.offset,
+            size,
+            stored: if is_file {
+                size.saturating_add(5 * blocks)
+            } else {
+                size
+            },
+            crc: Digest::new(CrcAlgorithm::Crc32IsoHdlc),
+            block: Vec::new(),
+            is_file,
         };
-        self.out.write_all(&member.header())?;
-        let mut hasher = Crc32::new();
-        match &entry.kind {
-            Kind::File { content, .. } => self.copy(browser, content, &mut hasher)?,
-            Kind::Symlink { target } => {
-                hasher.update(target);
-                self.out.write_all(target)?;
-            }
-            _ => {}
-        }
-        member.checksum = hasher.finish();
-        member.len = hasher.len;
-        self.out.write_all(&member.trailer())?;
-        self.members.push(member);
-        self.archived.entries += 1;
-        Ok(())
+        member.crc.update(&link);
+        let mut head = member.local_header();
+        head.extend_from_slice(&link);
+        self.offset += head.len() as u64;
+        self.current = Some(member);
+        Ok(Some((head, content)))
     }
 
-    fn copy(
-        &mut self,
-        browser: &mut Browser,
-        content: &[Piece],
-        hasher: &mut Crc32,
-    ) -> Result<(), DumpError> {
-        let mut reader = ContentReader::new(browser, content);
-        let mut buffer = vec![0; 64 << 10];
-        loop {
-            let len = reader.read(&mut buffer)?;
-            if len == 0 {
-                return Ok(());
-            }
-            hasher.update(&buffer[..len]);
-            self.out.write_all(&buffer[..len])?;
+    fn pass(&mut self, content: Vec<u8>) -> Vec<u8> {
+        let Some(member) = &mut self.current else {
+            return content;
+        };
+        member.crc.update(&content);
+        member.block.extend_from_slice(&content);
+        let mut out = Vec::with_capacity(content.len() + content.len() / 1000);
+        let whole = member.block.len() / STORED_LEN_MAX * STORED_LEN_MAX;
+        // The last block is marked as such, so one stays until the content ends.
+        let whole = if member.block.len() == whole {
+            whole.saturating_sub(STORED_LEN_MAX)
+        } else {
+            whole
+        };
+        for block in member.block[..whole].chunks(STORED_LEN_MAX) {
+            put_block(&mut out, block, false);
         }
+        member.block.drain(..whole);
+        self.offset += out.len() as u64;
+        out
     }
 
-    /// Writes the directory of the archive.
-    fn finish(&mut self) -> Result<(), DumpError> {
-        let start = self.out.written;
-        for member in &self.members {
-            self.out.write_all(&member.directory_entry())?;
+    fn end(&mut self) -> Vec<u8> {
+        let Some(member) = self.current.take() else {
+            return Vec::new();
+        };
+        let mut out = Vec::new();
+        if member.is_file {
+            put_block(&mut out, &member.block, true);
+            member.put_descriptor(&mut out);
         }
-        let (len, count) = (self.out.written - start, self.members.len() as u64);
-        let end = start + len;
-        let mut bytes = Bytes::default();
-        // The end of the directory for zip64, where to find it, and the one of old, which refers
-        // to it by numbers that are full of ones.
-        bytes
-            .u32(0x0606_4b50)
-            .u64(44)
-            .u16(MADE_ON_UNIX | VERSION)
-            .u16(VERSION);
-        bytes
-            .u32(0)
-            .u32(0)
-            .u64(count)
-            .u64(count)
-            .u64(len)
-            .u64(start);
-        bytes.u32(0x0706_4b50).u32(0).u64(end).u32(1);
-        bytes
-            .u32(0x0605_4b50)
-            .u16(0)
-            .u16(0)
-            .u16(u16::MAX)
-            .u16(u16::MAX);
-        bytes.u32(u32::MAX).u32(u32::MAX).u16(0);
-        self.out.write_all(&bytes.0)?;
-        Ok(self.out.flush()?)
+        self.offset += out.len() as u64;
+        member.put_central(&mut self.members);
+        self.count += 1;
+        out
+    }
+
+    fn finish(&mut self) -> Vec<u8> {
+        let mut out = std::mem::take(&mut self.members);
+        let (start, len) = (self.offset, out.len() as u64);
+        if start >= LARGE || len >= LARGE || self.count >= MANY {
+            let count = self.count as u64;
+            put(&mut out, &0x0606_4b50_u32.to_le_bytes());
+            put(&mut out, &44_u64.to_le_bytes());
+            put(&mut out, &(MADE_BY | VERSION_LARGE).to_le_bytes());
+            put(&mut out, &VERSION_LARGE.to_le_bytes());
+            put(&mut out, &[0; 8]);
+            put(&mut out, &count.to_le_bytes());
+            put(&mut out, &count.to_le_bytes());
+            put(&mut out, &len.to_le_bytes());
+            put(&mut out, &start.to_le_bytes());
+            put(&mut out, &0x0706_4b50_u32.to_le_bytes());
+            put(&mut out, &[0; 4]);
+            put(&mut out, &(start + len).to_le_bytes());
+            put(&mut out, &1_u32.to_le_bytes());
+        }
+        let count = (self.count.min(MANY) as u16).to_le_bytes();
+        put(&mut out, &0x0605_4b50_u32.to_le_bytes());
+        put(&mut out, &[0; 4]);
+        put(&mut out, &count);
+        put(&mut out, &count);
+        put(&mut out, &(len.min(LARGE) as u32).to_le_bytes());
+        put(&mut out, &(start.min(LARGE) as u32).to_le_bytes());
+        put(&mut out, &[0; 2]);
+        out
     }
 }
 
 impl Member {
-    /// What stands before the bytes.
-    fn header(&self) -> Vec<u8> {
-        let mut extra = self.owner_and_time();
-        // Room for the lengths, which are not known yet.
-        extra.u16(1).u16(16).u64(0).u64(0);
-        let mut bytes = Bytes::default();
-        let (time, date) = dos_time(self.time);
-        bytes
-            .u32(0x0403_4b50)
-            .u16(VERSION)
-            .u16(FLAGS)
-            .u16(0)
-            .u16(time)
-            .u16(date);
-        bytes.u32(0).u32(u32::MAX).u32(u32::MAX);
-        bytes.u16(self.name.len() as u16).u16(extra.0.len() as u16);
-        bytes.0.extend_from_slice(&self.name);
-        bytes.0.extend_from_slice(&extra.0);
-        bytes.0
+    fn is_large(&self) -> bool {
+        self.size >= LARGE || self.stored >= LARGE
     }
 
-    /// What stands behind the bytes.
-    fn trailer(&self) -> Vec<u8> {
-        let mut bytes = Bytes::default();
-        bytes
-            .u32(0x0807_4b50)
-            .u32(self.checksum)
-            .u64(self.len)
-            .u64(self.len);
-        bytes.0
-    }
-
-    /// What stands at the end of the archive.
-    fn directory_entry(&self) -> Vec<u8> {
-        let mut extra = self.owner_and_time();
-        extra
-            .u16(1)
-            .u16(24)
-            .u64(self.len)
-            .u64(self.len)
-            .u64(self.offset);
-        let mut bytes = Bytes::default();
-        let (time, date) = dos_time(self.time);
-        bytes
-            .u32(0x0201_4b50)
-            .u16(MADE_ON_UNIX | VERSION)
-            .u16(VERSION)
-            .u16(FLAGS)
-            .u16(0);
-        bytes
-            .u16(time)
-            .u16(date)
-            .u32(self.checksum)
-            .u32(u32::MAX)
-            .u32(u32::MAX);
-        bytes
-            .u16(self.name.len() as u16)
-            .u16(extra.0.len() as u16)
-            .u16(0)
-            .u16(0)
-            .u16(0);
-        // The lowest bits are those of DOS: a directory.
-        let dos = if self.name.ends_with(b"/") { 0x10 } else { 0 };
-        bytes.u32(self.mode << 16 | dos).u32(u32::MAX);
-        bytes.0.extend_from_slice(&self.name);
-        bytes.0.extend_from_slice(&extra.0);
-        bytes.0
-    }
-
-    /// Extra fields of Info-ZIP: the time in seconds of Unix, and the owner.
-    fn owner_and_time(&self) -> Bytes {
-        let mut extra = Bytes::default();
-        if let Ok(seconds) = i32::try_from(self.time.s) {
-            extra.u16(0x5455).u16(5).0.push(1);
-            extra.u32(seconds as u32);
-        }
-        let (user, group) = self.owners;
-        extra.u16(0x7875).u16(11).0.extend([1, 4]);
-        extra.u32(user).0.push(4);
-        extra.u32(group);
-        extra
-    }
-}
-
-/// Bytes, little end first.
-#[derive(Default)]
-struct Bytes(Vec<u8>);
-
-impl Bytes {
-    fn u16(&mut self, number: u16) -> &mut Self {
-        self.0.extend(number.to_le_bytes());
-        self
-    }
-
-    fn u32(&mut self, number: u32) -> &mut Self {
-        self.0.extend(number.to_le_bytes());
-        self
-    }
-
-    fn u64(&mut self, number: u64) -> &mut Self {
-        self.0.extend(number.to_le_bytes());
-        self
-    }
-}
-
-/// Time and date as DOS has them: local, from 1980 to 2107.
-fn dos_time(time: Time) -> (u16, u16) {
-    let moment = jiff::Timestamp::new(time.s, 0).unwrap_or_default();
-    let local = moment.to_zoned(TimeZone::system());
-    match local.year() {
-        1980..=2107 => {
-            let (year, month, day) = (local.year() - 1980, local.month(), local.day());
-            let time = ((local.hour() as u16) << 11) | ((local.minute() as u16) << 5);
-            let date = ((year as u16) << 9) | ((month as u16) << 5) | day as u16;
-            (time | (local.second() as u16 / 2), date)
-        }
-        _ => (0, (1 << 5) | 1),
-    }
-}
-
-/// The checksum of zip: CRC-32 as of Ethernet.
-struct Crc32 {
-    state: u32,
-    len: u64,
-}
-
-/// Eight tables, so that eight bytes take one step.
-static TABLES: [[u32; 256]; 8] = tables();
-
-const fn tables() -> [[u32; 256]; 8] {
-    let mut tables = [[0; 256]; 8];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut value = byte as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            value = (value >> 1) ^ ((value & 1) * 0xedb8_8320);
-            bit += 1;
-        }
-        tables[0][byte] = value;
-        byte += 1;
-    }
-    let mut table = 1;
-    while table < 8 {
-        let mut byte = 0;
-        while byte < 256 {
-            let before = tables[table - 1][byte];
-            tables[table][byte] = before >> 8 ^ tables[0][(before & 0xff) as usize];
-            byte += 1;
-        }
-        table += 1;
-    }
-    tables
-}
-
-impl Crc32 {
-    fn new() -> Self {
-        Self {
-            state: u32::MAX,
-            len: 0,
-        }
-    }
-
-    fn update(&mut self, bytes: &[u8]) {
-        self.len += bytes.len() as u64;
-        let (steps, rest) = bytes.as_chunks::<8>();
-        for step in steps {
-            let mixed = u64::from_le_bytes(*step) ^ u64::from(self.state);
-            let mixed = mixed.to_le_bytes();
-            self.state = (0..8).fold(0, |sum, at| sum ^ TABLES[7 - at][usize::from(mixed[at])]);
-        }
-        for byte in rest {
-            let at = (self.state ^ u32::from(*byte)) & 0xff;
-            self.state = self.state >> 8 ^ TABLES[0][at as usize];
-        }
-    }
-
-    fn finish(&self) -> u32 {
-        !self.state
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn checksums_are_those_of_zip_in_any_pieces() {
-        let of = |parts: &[&[u8]]| {
-            let mut hasher = Crc32::new();
-            parts.iter().for_each(|part| hasher.update(part));
-            hasher.finish()
+    fn local_header(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let crc = if self.is_file {
+            0
+        } else {
+            self.crc.finalize() as u32
         };
-        assert_eq!(of(&[]), 0);
-        assert_eq!(of(&[b"123456789"]), 0xcbf4_3926);
-        let text = b"The quick brown fox jumps over the lazy dog";
-        assert_eq!(of(&[text]), 0x414f_a339);
-        for cut in 0..text.len() {
-            assert_eq!(of(&[&text[..cut], &text[cut..]]), 0x414f_a339);
+        let mut extra = self.extra();
+        if self.is_large() {
+            put(&mut extra, &[1, 0, 16, 0]);
+            put(&mut extra, &self.size.to_le_bytes());
+            put(&mut extra, &self.stored.to_le_bytes());
+        }
+        put(&mut out, &0x0403_4b50_u32.to_le_bytes());
+        self.put_common(&mut out, crc, extra.len());
+        put(&mut out, &self.name);
+        put(&mut out, &extra);
+        out
+    }
+
+    /// The fields that both headers have, from the version to the length of the extra field.
+    fn put_common(&self, out: &mut Vec<u8>, crc: u32, extra_len: usize) {
+        let version = if self.is_large() {
+            VERSION_LARGE
+        } else {
+            VERSION
+        };
+        let (size, stored) = if self.is_large() {
+            (LARGE, LARGE)
+        } else {
+            (self.size, self.stored)
+        };
+        put(out, &version.to_le_bytes());
+        put(out, &self.flags.to_le_bytes());
+        put(out, &self.method.to_le_bytes());
+        put(out, &self.dos.to_le_bytes());
+        put(out, &crc.to_le_bytes());
+        put(out, &(stored as u32).to_le_bytes());
+        put(out, &(size as u32).to_le_bytes());
+        put(out, &(self.name.len() as u16).to_le_bytes());
+        put(out, &(extra_len as u16).to_le_bytes());
+    }
+
+    /// Seconds of the last change, numbers of owner and group.
+    fn extra(&self) -> Vec<u8> {
+        let mut extra = b"UT\x05\0\x01".to_vec();
+        put(&mut extra, &self.mtime.to_le_bytes());
+        put(&mut extra, b"ux\x0b\0\x01\x04");
+        put(&mut extra, &self.uid.to_le_bytes());
+        put(&mut extra, &[4]);
+        put(&mut extra, &self.gid.to_le_bytes());
+        extra
+    }
+
+    fn put_descriptor(&self, out: &mut Vec<u8>) {
+        put(out, &0x0807_4b50_u32.to_le_bytes());
+        put(out, &(self.crc.finalize() as u32).to_le_bytes());
+        if self.is_large() {
+            put(out, &self.stored.to_le_bytes());
+            put(out, &self.size.to_le_bytes());
+        } else {
+            put(out, &(self.stored as u32).to_le_bytes());
+            put(out, &(self.size as u32).to_le_bytes());
+        }
+    }
+
+    fn put_central(&self, out: &mut Vec<u8>) {
+        let mut extra = self.extra();
+        let (far, large) = (self.offset >= LARGE, self.is_large());
+        if far || large {
+            let len = if large { 16 } else { 0 } + if far { 8 } else { 0 };
+            put(&mut extra, &[1, 0, len, 0]);
+            if large {
+                put(&mut extra, &self.size.to_le_bytes());
+                put(&mut extra, &self.stored.to_le_bytes());
+            }
+            if far {
+                put(&mut extra, &self.offset.to_le_bytes());
+            }
+        }
+        put(out, &0x0201_4b50_u32.to_le_bytes());
+        put(out, &(MADE_BY | VERSION_LARGE).to_le_bytes());
+        self.put_common(out, self.crc.finalize() as u32, extra.len());
+        // No comment, the first disk, no text.
+        put(out, &[0; 6]);
+        put(out, &(self.mode << 16).to_le_bytes());
+        put(out, &(self.offset.min(LARGE) as u32).to_le_bytes());
+        put(out, &self.name);
+        put(out, &extra);
+    }
+}
+
+fn put(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(bytes);
+}
+
+/// A block of the method "deflated" that is stored as it is.
+fn put_block(out: &mut Vec<u8>, block: &[u8], is_last: bool) {
+    let len = block.len() as u16;
+    out.push(is_last.into());
+    put(out, &len.to_le_bytes());
+    put(out, &(!len).to_le_bytes());
+    put(out, block);
+}
+
+/// Date and time as DOS has them, in the local time zone: from 1980 to 2107, to two seconds.
+fn dos_time(seconds: i64) -> u32 {
+    let time = Timestamp::from_second(seconds).unwrap_or_default();
+    let time = time.to_zoned(TimeZone::system());
+    let year = i32::from(time.year()) - 1980;
+    match year {
+        ..0 => (1 << 21) | (1 << 16),
+        128.. => (127 << 25) | (12 << 21) | (31 << 16),
+        year => {
+            let part = |value: i8, shift: u32| (value as u32) << shift;
+            ((year as u32) << 25)
+                | part(time.month(), 21)
+                | part(time.day(), 16)
+                | part(time.hour(), 11)
+                | part(time.minute(), 5)
+                | (part(time.second(), 0) / 2)
         }
     }
 }

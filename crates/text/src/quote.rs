@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use crate::format::is_unsafe;
+use crate::is_unsafe;
 
 /// Quotes a name if it has special characters. Control characters and bytes that are not UTF-8
 /// become `$'\033'`.

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use jiff::Zoned;
 use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
-use tabane_store::Id;
-use tabane_store::snapshot::Snapshot;
+
+use crate::format::snapshot::Snapshot;
+use tabane_storage::Id;
 
 /// The link to the last snapshot of a directory.
 const LATEST: &str = "latest";
