@@ -81,11 +81,16 @@ impl Listener {
         tls: Option<Tls>,
         limits: Limits,
     ) -> io::Result<Self> {
-        Ok(Self {
-            socket: TcpListener::bind(address).await?,
+        Ok(Self::new(TcpListener::bind(address).await?, tls, limits))
+    }
+
+    /// Takes a socket that is bound.
+    pub fn new(socket: TcpListener, tls: Option<Tls>, limits: Limits) -> Self {
+        Self {
+            socket,
             tls,
             limits,
-        })
+        }
     }
 
     /// The address, with the port that the system has chosen if it was 0.

@@ -50,8 +50,7 @@ impl Tls {
         };
         let chain = read_certificates(certificates)?;
         let certificate = chain[0].clone();
-        let key_der = PrivateKeyDer::from_pem_file(key)
-            .map_err(|error| wrong(key, format!("it has no private key in PEM: {error}")))?;
+        let key_der = read_key(key)?;
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -94,8 +93,22 @@ impl Tls {
     }
 }
 
+/// The private key of a PEM file.
+///
+/// # Errors
+/// When the file cannot be read, or has none.
+pub fn read_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_file(file).map_err(|error| TlsError {
+        file: file.to_owned(),
+        why: format!("it has no private key in PEM: {error}"),
+    })
+}
+
 /// The certificates of a PEM file, at least one.
-fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+///
+/// # Errors
+/// When the file cannot be read, or has none.
+pub fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let wrong = |why: String| TlsError {
         file: file.to_owned(),
         why,

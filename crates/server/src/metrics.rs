@@ -1,42 +1,34 @@
 //! Counters in the text format of Prometheus, and whether the server is well, over HTTP.
 
-use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::header::CONTENT_TYPE;
-use hyper::service::service_fn;
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use tabane_http::{Limits, Listener};
 use tokio::net::TcpListener;
 
 use crate::counters::Counters;
 use crate::realm::Realm;
 use crate::service::{Answer, Service, full};
 
-/// Time for a request and its answer.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// Bounds on who asks: few, soon, and with little.
+const LIMITS: Limits = Limits {
+    connections_max: 64,
+    head_timeout: Duration::from_secs(5),
+    stall_timeout: Duration::from_secs(5),
+    head_len_max: 16 << 10,
+};
 
 /// Answers `/metrics` and `/health` for ever.
-pub async fn serve(listener: TcpListener, service: Service) {
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            continue;
-        };
-        let of = service.clone();
-        let answering = service_fn(move |request: Request<Incoming>| {
-            let response = answer(request.uri().path(), &of.realm, &of.counters);
-            async move { Ok::<_, Infallible>(response) }
-        });
-        tokio::spawn(async move {
-            let mut http = hyper::server::conn::http1::Builder::new();
-            http.keep_alive(false);
-            let connection = http.serve_connection(TokioIo::new(stream), answering);
-            let _ = tokio::time::timeout(TIMEOUT, connection).await;
-        });
-    }
+pub async fn serve(socket: TcpListener, service: Service) {
+    let handler = move |request: Request<Incoming>| {
+        let response = answer(request.uri().path(), &service.realm, &service.counters);
+        async move { response }
+    };
+    let listener = Listener::new(socket, None, LIMITS);
+    listener.serve(handler, std::future::pending::<()>()).await;
 }
 
 fn answer(path: &str, realm: &Realm, counters: &Counters) -> Response<Answer> {
@@ -56,8 +48,10 @@ fn answer(path: &str, realm: &Realm, counters: &Counters) -> Response<Answer> {
     };
     let mut response = Response::new(full(body));
     *response.status_mut() = status;
-    let kind = "text/plain; version=0.0.4".parse().expect("it is a type");
-    response.headers_mut().insert(CONTENT_TYPE, kind);
+    let headers = response.headers_mut();
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4");
+    headers.insert(CONTENT_TYPE, kind);
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
 

@@ -12,9 +12,9 @@ use rcgen::{
     KeyUsagePurpose, SanType,
 };
 use rustls::RootCertStore;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::ServerName;
 use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
+use tabane_http::tls::{TlsError, read_certificates, read_key};
 use tabane_storage::{Result, StorageError, StorageErrorKind, protocol};
 
 use crate::clients::{self, Client, Clients};
@@ -62,15 +62,16 @@ pub fn read_tls(folder: &Path) -> std::result::Result<ServerConfig, String> {
     let unusable = |path: &Path, why: &dyn std::fmt::Display| {
         format!("{} cannot be used: {why}", path.display())
     };
-    let chain = read_chain(&certificate)?;
-    let private = PrivateKeyDer::from_pem_file(&key).map_err(|why| unusable(&key, &why))?;
+    let unreadable = |error: TlsError| format!("cannot use {error}");
+    let chain = read_certificates(&certificate).map_err(unreadable)?;
+    let private = read_key(&key).map_err(unreadable)?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|why| why.to_string())?;
     let builder = if authority.exists() {
         let mut roots = RootCertStore::empty();
-        for root in read_chain(&authority)? {
+        for root in read_certificates(&authority).map_err(unreadable)? {
             roots.add(root).map_err(|why| unusable(&authority, &why))?;
         }
         // Others show a token.
@@ -89,19 +90,6 @@ pub fn read_tls(folder: &Path) -> std::result::Result<ServerConfig, String> {
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)
-}
-
-fn read_chain(path: &Path) -> std::result::Result<Vec<CertificateDer<'static>>, String> {
-    let unusable =
-        |why: &dyn std::fmt::Display| format!("{} cannot be used: {why}", path.display());
-    let certificates = CertificateDer::pem_file_iter(path).map_err(|why| unusable(&why))?;
-    let chain: std::result::Result<Vec<_>, _> = certificates.collect();
-    let chain = chain.map_err(|why| unusable(&why))?;
-    if chain.is_empty() {
-        Err(unusable(&"it has no certificate"))
-    } else {
-        Ok(chain)
-    }
 }
 
 /// Makes the settings of a new server: an authority, and a certificate for these names and

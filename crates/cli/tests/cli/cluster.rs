@@ -38,6 +38,12 @@ impl Daemon {
         format!("{}={}", text("node"), text("address"))
     }
 
+    /// Stops it in the middle of whatever it does, so that it answers nobody any more.
+    pub fn hang(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("it runs");
+    }
+
     /// Ends it as a service is ended, and waits for it.
     pub fn stop(mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);

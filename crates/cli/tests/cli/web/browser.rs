@@ -10,9 +10,9 @@ use tabane_testing::browser::Browser;
 use tabane_testing::not_checked;
 
 use super::pages::two_snapshots;
+use super::redundancy::{over_five_directories, over_five_nodes};
 use super::served::Served;
-use crate::bed::{Bed, bare_command, run, varied};
-use crate::cluster;
+use crate::bed::{Bed, run, varied};
 use crate::striped;
 
 const PAGE: &str = "/repository/repository";
@@ -306,13 +306,8 @@ fn without_scripts(visit: &mut Visit, served: &Served, bed: &Bed) {
 #[test]
 fn a_striped_repository_of_which_two_targets_are_lost() {
     let bed = Bed::new();
-    fs::write(bed.source().join("more"), varied(3 << 20)).expect("a file");
-    let urls = ["a", "b", "c", "d", "e"].map(|name| bed.path(name).display().to_string());
-    striped::init(&bed, &urls).succeeds();
-    let source = bed.source().display().to_string();
-    striped::tabane(&bed, ["backup", &source]).succeeds();
-    let set = format!("striped:{}", bed.path("set.toml").display());
-    let served = Served::start_with(&bed, &["--allow-jobs", "-r", &set], |_| {});
+    let (urls, set) = over_five_directories(&bed);
+    let served = Served::start(&bed, &["--allow-jobs", "-r", &set]);
     let Some(mut visit) = Visit::begin(&served, "a striped repository in a browser") else {
         return;
     };
@@ -371,21 +366,9 @@ fn a_striped_repository_of_which_two_targets_are_lost() {
 #[test]
 fn a_cluster_of_five_of_which_one_is_stopped() {
     let bed = Bed::new();
-    let names = ["a", "b", "c", "d", "e"];
-    let file = bed.path("cluster.json").display().to_string();
-    let nodes = names.map(|name| format!("{name}=127.0.0.1:0"));
-    let nodes = nodes.iter().flat_map(|node| ["--node", node]);
-    run(&mut bare_command(
-        ["cluster", "create", &file].into_iter().chain(nodes),
-    ))
-    .succeeds();
-    let mut daemons: Vec<_> = names.map(|name| cluster::Daemon::start(&bed, name)).into();
-    cluster::tabane(&bed, ["init"]).succeeds();
-    fs::write(bed.source().join("more"), varied(3 << 20)).expect("a file");
+    let (mut daemons, place) = over_five_nodes(&bed);
     let source = bed.source().display().to_string();
-    cluster::tabane(&bed, ["backup", &source]).succeeds();
-    let place = format!("cluster:{file}");
-    let served = Served::start_with(&bed, &["-r", &place], |_| {});
+    let served = Served::start(&bed, &["-r", &place]);
     let Some(mut visit) = Visit::begin(&served, "a cluster in a browser") else {
         return;
     };

@@ -6,4 +6,5 @@ mod hostile;
 mod jobs;
 mod pages;
 mod penetration;
+mod redundancy;
 mod served;

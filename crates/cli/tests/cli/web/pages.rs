@@ -252,6 +252,17 @@ fn a_repository_that_goes_away_is_missed_and_comes_back() {
     assert!(served.get(&served.of("files", &bed.source())).status >= 500);
     fs::rename(&aside, bed.repository()).expect("moved");
     served.page("/repository/repository");
+    let locked = Served::start_with(&bed, &[], |command| {
+        command.env("TABANE_PASSWORD", "another one");
+    });
+    for target in ["/repository/repository", "/repository/repository/jobs"] {
+        let answer = locked.get(target);
+        let text = answer.text();
+        assert!(
+            text.contains("rong password") && !text.contains("another one"),
+            "{text}"
+        );
+    }
 }
 
 /// A snapshot that is forgotten and pruned while somebody looks at it.
