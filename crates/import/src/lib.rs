@@ -6,7 +6,6 @@ mod copy;
 mod error;
 mod import;
 mod restic;
-mod tally;
 
 use tabane_storage::Id;
 use tabane_store::Snapshot;

@@ -10,11 +10,10 @@ use rcgen::{
     KeyUsagePurpose, SigningKey,
 };
 use serde::{Deserialize, Serialize};
-use tabane_storage::{Id, Result, StorageError, StorageErrorKind};
+use tabane_storage::{Id, Result, Role, StorageError, StorageErrorKind};
 use tabane_striped::cluster::file::{
     ClientName, ClusterFile, Credentials, NodeAddress, NodeFile, write,
 };
-use tabane_striped::cluster::role::Role;
 use tabane_striped::cluster::{tls, wire};
 use tabane_striped::container::ROLES_MAX;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustls::{ServerConnection, StreamOwned};
 use tabane_storage::{Name, OBJECT_LEN_MAX, Storage, StorageError, StorageErrorKind};
+use tabane_striped::cluster::role::allows;
 use tabane_striped::cluster::wire::{
     self, REQUEST_MAX, Reply, Request, SessionId, Status, Usage, malformed,
 };
@@ -81,7 +82,7 @@ fn check_allowed(
     } = client;
     let why = if shared.withdrawn.has(*certificate) {
         format!("the certificate of client {name} was withdrawn")
-    } else if !role.allows(request) {
+    } else if !allows(*role, request) {
         format!("client {name} may not do this: its role is {role}")
     } else {
         return Ok(());

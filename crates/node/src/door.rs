@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustls::pki_types::CertificateDer;
-use tabane_storage::{Id, Result, StorageError, StorageErrorKind};
-use tabane_striped::cluster::role::Role;
+use tabane_storage::{Id, Result, Role, StorageError, StorageErrorKind};
 use tabane_striped::cluster::tls;
 use webpki::EndEntityCert;
 

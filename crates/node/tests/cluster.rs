@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use tabane_node::{ScrubOptions, Server, ServerOptions, authority};
 use tabane_parity::schedule::Kind;
 use tabane_storage::{
-    LocalStorage, Name, ObjectKind, Progress, RemoteOptions, Storage, StorageErrorKind, object_id,
+    LocalStorage, Name, ObjectKind, Progress, RemoteOptions, Role, Storage, StorageErrorKind,
+    object_id,
 };
 use tabane_striped::cluster::file::{ClusterFile, NodeAddress, NodeFile};
-use tabane_striped::cluster::role::Role;
 use tabane_striped::cluster::{self, Plan, wire};
 use tabane_striped::container::{Form, Header, checksum};
 use tabane_striped::{HealOptions, Place, StripedStorage};

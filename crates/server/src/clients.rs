@@ -15,9 +15,7 @@ use std::fmt::Write as _;
 use constant_time_eq::constant_time_eq_32;
 use toml::de::{DeTable, DeValue};
 
-use tabane_storage::is_repository_name;
-
-use crate::role::Role;
+use tabane_storage::{Role, is_repository_name};
 
 /// Random bytes of a token.
 const TOKEN_LEN: usize = 32;

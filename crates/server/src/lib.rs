@@ -18,6 +18,6 @@ mod watched;
 pub use daemon::{Server, ServerOptions};
 pub use realm::Realm;
 pub use repository::Who;
-pub use role::Role;
 pub use service::Service;
 pub use stdio::{StdioOptions, serve_stdio};
+pub use tabane_storage::Role;

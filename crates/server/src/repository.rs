@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use tabane_storage::protocol::{Operation, SESSION_LEN};
 use tabane_storage::{
-    Id, Listed, LocalStorage, Name, ObjectKind, Result, Storage, StorageError, StorageErrorKind,
-    object_id,
+    Id, Listed, LocalStorage, Name, ObjectKind, Result, Role, Storage, StorageError,
+    StorageErrorKind, object_id,
 };
 
-use crate::role::{self, Role, Unless};
+use crate::role::{self, Unless};
 
 /// Time after which the bytes of a repository are counted anew: others may work in its folder.
 const COUNT_INTERVAL: Duration = Duration::from_secs(10 * 60);

@@ -1,52 +1,7 @@
-//! Roles: what a client may do.
+//! Which role an operation needs.
 
-use std::fmt;
-use std::str::FromStr;
-
-use tabane_storage::ObjectKind;
 use tabane_storage::protocol::Operation;
-
-/// What a client may do; each role includes those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
-    /// Reads, and says in `clients/` that it is at work.
-    Read,
-    /// Adds what a backup writes, and takes back what it put in the same session.
-    Append,
-    /// Everything.
-    Admin,
-}
-
-impl Role {
-    /// All roles.
-    pub const ALL: [Self; 3] = [Self::Read, Self::Append, Self::Admin];
-
-    /// The role's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Append => "append",
-            Self::Admin => "admin",
-        }
-    }
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Role {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut roles = Self::ALL.into_iter();
-        roles
-            .find(|role| role.name() == text)
-            .ok_or_else(|| format!("there is no role {text:?}: use read, append or admin"))
-    }
-}
+use tabane_storage::{ObjectKind, Role};
 
 /// A condition under which a role that is not enough by itself may do something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

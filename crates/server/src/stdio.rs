@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rustix::fs::{FileType, fstat};
-use tabane_storage::{StorageError, StorageErrorKind, protocol};
+use tabane_storage::{Role, StorageError, StorageErrorKind, protocol};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
@@ -19,7 +19,6 @@ use tokio::net::unix::pipe;
 use crate::daemon::http2;
 use crate::realm::Realm;
 use crate::repository::Who;
-use crate::role::Role;
 use crate::service::Service;
 
 /// What a client behind SSH may do.

@@ -17,6 +17,7 @@ mod progress;
 pub mod protocol;
 mod remote;
 mod retry;
+mod role;
 mod served;
 mod setters;
 mod sftp;
@@ -35,6 +36,7 @@ pub use name::{Name, ObjectKind};
 pub use object::{ObjectStorage, RemoteLocation, Service};
 pub use options::{Event, EventKind, Notice, RemoteOptions, TlsOptions};
 pub use progress::{Outcome, Progress};
+pub use role::Role;
 pub use served::{ServedLocation, ServedStorage, ServerCredentials, is_repository_name};
 pub use sftp::SftpStorage;
 #[doc(hidden)]

@@ -16,7 +16,7 @@ pub use format::config::{BLOCK_HASHES, Config, parse_block_hash};
 pub use format::crypto::FORMAT;
 pub use format::key::Password;
 pub use format::snapshot::{Filter, Snapshot};
-pub use format::{chunker, compress, entry, host, key, owners};
+pub use format::{chunker, compress, entry, host, key, owners, tally};
 /// A moment in time, as in [`Snapshot::time`]; prints as RFC 3339, in UTC.
 pub use jiff::Timestamp;
 pub use operations::backup::BackupOptions;

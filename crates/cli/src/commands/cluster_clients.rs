@@ -6,10 +6,9 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 use serde_json::json;
 use tabane_node::authority;
-use tabane_storage::StorageErrorKind;
+use tabane_storage::{Role, StorageErrorKind};
 use tabane_striped::cluster;
 use tabane_striped::cluster::file::ClusterFile;
-use tabane_striped::cluster::role::Role;
 
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};

@@ -8,6 +8,7 @@ use tabane_storage::Id;
 use tabane_store::entry::{Entry, Kind, Piece};
 use tabane_store::owners::Owners;
 use tabane_store::snapshot_writer::SnapshotWriter;
+use tabane_store::tally::Tally;
 
 use super::Chunks;
 use super::item::{self, Item};
@@ -16,7 +17,6 @@ use crate::Foreign;
 use crate::copy::{Copied, Source};
 use crate::error::{Result, Sound};
 use crate::import::{Program, Root, Target};
-use crate::tally::Tally;
 
 /// Levels of directories at most: no system has paths of more.
 const DEPTH_MAX: usize = 4096;
@@ -75,7 +75,7 @@ impl Program for Converter {
         let mut tally = Tally::default();
         let content = archive.top.store(to.writer, &mut tally)?;
         tally.errors += errors;
-        tally.put(to.summary);
+        tally.write_to(to.summary);
         Ok(Root {
             content,
             owners: archive.owners,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tabane_storage::Id;
 use tabane_store::entry::{Entry, Kind, Piece};
 use tabane_store::owners::Owners;
+use tabane_store::tally::Tally;
 
 use super::blobs::{Blobs, TreeReader};
 use super::node::{Links, Node, Tree};
@@ -16,7 +17,6 @@ use crate::Foreign;
 use crate::copy::{Copied, Source};
 use crate::error::{Result, Sound};
 use crate::import::{Program, Root, Target};
-use crate::tally::Tally;
 
 /// Stores directories of restic as directories of Tabane, each once.
 pub struct Converter {
@@ -91,7 +91,7 @@ impl Program for Converter {
             Some(done) => done.clone(),
             None => self.convert_new(snapshot.tree, to)?,
         };
-        done.tally.put(to.summary);
+        done.tally.write_to(to.summary);
         let mut owners = Owners::default();
         for number in done.owners {
             let owner = &self.owners[number as usize];

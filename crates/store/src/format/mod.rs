@@ -13,4 +13,5 @@ pub mod owners;
 pub mod pack;
 pub mod removal;
 pub mod snapshot;
+pub mod tally;
 pub mod tree;

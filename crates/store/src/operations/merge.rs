@@ -15,6 +15,7 @@ use crate::format::host;
 use crate::format::owners::Owners;
 use crate::format::pack::BlockKind;
 use crate::format::snapshot::{Snapshot, Summary};
+use crate::format::tally::Tally;
 use crate::operations::commit::commit;
 use jiff::Timestamp;
 use tabane_storage::Id;
@@ -123,24 +124,6 @@ impl Repository {
     }
 }
 
-/// Counts of entries.
-#[derive(Clone, Copy, Default)]
-struct Tally {
-    files: u64,
-    directories: u64,
-    others: u64,
-    bytes: u64,
-}
-
-impl std::ops::AddAssign for Tally {
-    fn add_assign(&mut self, other: Self) {
-        self.files += other.files;
-        self.directories += other.directories;
-        self.others += other.others;
-        self.bytes += other.bytes;
-    }
-}
-
 /// Merges directories.
 struct Merger<'a> {
     writer: &'a Writer,
@@ -203,27 +186,20 @@ impl Merger<'_> {
         // Of several with the highest time, the last.
         let newest = entries.iter().max_by_key(|entry| entry.mtime);
         let mut newest = newest.expect("there is one at least").clone();
-        match &mut newest.kind {
-            Kind::Directory { content } => {
-                let below = entries
-                    .iter()
-                    .filter_map(Entry::directory)
-                    .cloned()
-                    .collect();
-                let path = above.join(PathBuf::from(
-                    String::from_utf8_lossy(&newest.name).into_owned(),
-                ));
-                let counted;
-                (*content, counted) = self.directory(&path, below, depth + 1)?;
-                *tally += counted;
-                tally.directories += 1;
-            }
-            Kind::File { size, .. } => {
-                tally.files += 1;
-                tally.bytes += *size;
-            }
-            _ => tally.others += 1,
+        if let Kind::Directory { content } = &mut newest.kind {
+            let below = entries
+                .iter()
+                .filter_map(Entry::directory)
+                .cloned()
+                .collect();
+            let path = above.join(PathBuf::from(
+                String::from_utf8_lossy(&newest.name).into_owned(),
+            ));
+            let counted;
+            (*content, counted) = self.directory(&path, below, depth + 1)?;
+            *tally += counted;
         }
+        tally.add(&newest);
         Ok(newest)
     }
 }

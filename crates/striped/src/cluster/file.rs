@@ -8,8 +8,7 @@ use std::time::{Duration, SystemTime};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::role::Role;
-use tabane_storage::{Id, Result, StorageError, StorageErrorKind, write_whole};
+use tabane_storage::{Id, Result, Role, StorageError, StorageErrorKind, write_whole};
 
 /// The format that this program writes, and the latest that it reads.
 const FORMAT: u8 = 1;

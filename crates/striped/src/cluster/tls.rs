@@ -9,10 +9,9 @@ use rustls::{
     version,
 };
 
-use tabane_storage::{Result, StorageError, StorageErrorKind};
+use tabane_storage::{Result, Role, StorageError, StorageErrorKind};
 
 use super::file::Credentials;
-use super::role::Role;
 
 /// The DNS name in the certificate of a node.
 pub fn server_name(node: &str) -> String {

@@ -24,6 +24,7 @@ use crate::access::writer::Encoder;
 use crate::error::{Error, Result};
 use crate::format::entry::{self, Entry, Flags, Found, Kind, Piece};
 use crate::format::snapshot::Snapshot;
+use crate::format::tally::Tally;
 use tabane_patterns::Scope;
 use tabane_storage::Outcome;
 
@@ -40,28 +41,6 @@ pub struct Walker<'a> {
     /// Entries of the parent snapshot in directories that were looked at because of a list of
     /// changes, and below what is gone of them.
     met: Tally,
-}
-
-/// Counts of entries.
-#[derive(Default)]
-struct Tally {
-    files: u64,
-    directories: u64,
-    others: u64,
-    bytes: u64,
-}
-
-impl Tally {
-    fn add(&mut self, entry: &Entry) {
-        match entry.kind {
-            Kind::File { size, .. } => {
-                self.files += 1;
-                self.bytes += size;
-            }
-            Kind::Directory { .. } => self.directories += 1,
-            _ => self.others += 1,
-        }
-    }
 }
 
 /// Paths as a tree: sources, so that each directory is walked once, or changes.

@@ -2,16 +2,20 @@
 
 use std::ops::AddAssign;
 
-use tabane_store::entry::{Entry, Kind};
-use tabane_store::snapshot::Summary;
+use super::entry::{Entry, Kind};
+use super::snapshot::Summary;
 
 /// What is in a directory and below it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    files: u64,
-    directories: u64,
-    others: u64,
-    bytes: u64,
+    /// Files.
+    pub files: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Other entries.
+    pub others: u64,
+    /// Lengths of all files, in bytes.
+    pub bytes: u64,
     /// Entries that are left out, or empty, because something is lost.
     pub errors: u64,
 }
@@ -29,8 +33,8 @@ impl Tally {
         }
     }
 
-    /// Writes the counts down.
-    pub fn put(&self, summary: &mut Summary) {
+    /// Writes the counts into a snapshot's summary. All files count as new.
+    pub fn write_to(&self, summary: &mut Summary) {
         summary.files_new = self.files;
         summary.directories = self.directories;
         summary.others = self.others;
