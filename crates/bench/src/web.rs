@@ -42,7 +42,7 @@ const LARGE: usize = 10_000;
 /// The repository is written through the library: directories of 100 small files each, one of
 /// 10,000, a large file, and a snapshot for each change of one directory. Times are those of
 /// whole answers; in Chromium, where it is installed, those of the loaded page. The download takes
-/// turns with `tabane dump`.
+/// turns with `tabane dump`, whose output is read as the download's is.
 #[derive(clap::Args)]
 pub struct Args {
     /// Entries of the latest snapshot
@@ -328,7 +328,7 @@ fn measure(tabane: &Path, work: &Path, args: &Args) -> Result<bool> {
         eprintln!("NOT CHECKED: times in Chromium, which is not installed");
     }
     let peak = served.peak()?;
-    let (mut dumps, mut downloads) = (Vec::new(), Vec::new());
+    let (mut dumps, mut unread, mut downloads) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..args.rounds {
         let start = Instant::now();
         let mut dump = command(tabane, work, &["dump", "latest", "/film"]);
@@ -336,6 +336,13 @@ fn measure(tabane: &Path, work: &Path, args: &Args) -> Result<bool> {
             dump.stdout(Stdio::null()).status()?.success(),
             "the dump failed"
         );
+        unread.push(start.elapsed().as_secs_f64());
+        let start = Instant::now();
+        let mut child = dump.stdout(Stdio::piped()).spawn()?;
+        let mut pipe = child.stdout.take().context("no pipe")?;
+        let mut piece = vec![0; 1 << 20];
+        while pipe.read(&mut piece)? > 0 {}
+        ensure!(child.wait()?.success(), "the dump failed");
         dumps.push(start.elapsed().as_secs_f64());
         let mut len = 0;
         let took = served.stream(&format!("{PAGE}/latest/raw/film"), |piece| {
@@ -345,9 +352,18 @@ fn measure(tabane: &Path, work: &Path, args: &Args) -> Result<bool> {
         ensure!(len > args.file_mib << 20, "the download was cut off");
         downloads.push(took.as_secs_f64());
     }
-    let share = median(dumps).context("no rounds")? / median(downloads).context("no rounds")?;
+    let dump = median(dumps).context("no rounds")?;
+    let download = median(downloads).context("no rounds")?;
+    for (what, seconds) in [
+        ("dump of the large file to /dev/null", median(unread)),
+        ("dump of the large file, read through a pipe", Some(dump)),
+        ("download of the large file", Some(download)),
+    ] {
+        let seconds = seconds.context("no rounds")?;
+        rows.push((what, Duration::from_secs_f64(seconds), Duration::MAX));
+    }
     let after = served.peak()?;
-    Ok(tell(args, &rows, peak.max(after), share))
+    Ok(tell(args, &rows, peak.max(after), dump / download))
 }
 
 /// Tells the results; whether all bars are met.

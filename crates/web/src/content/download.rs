@@ -22,7 +22,7 @@ use crate::encoding::segment;
 use crate::places::Opened;
 
 /// Bytes that are read at a time.
-const READ_LEN: u64 = 1 << 20;
+const READ_LEN: u64 = 256 << 10;
 
 /// Files from this length on are announced, so that no prune takes them away in the middle.
 const ANNOUNCED_LEN_MIN: u64 = 64 << 20;

@@ -1,4 +1,5 @@
-//! Bodies that are made while the client takes them: a slow client holds no thread.
+//! Bodies that are made while the client takes them, one piece ahead of it: a slow client holds no
+//! thread.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -15,8 +16,9 @@ type Make = Box<dyn FnMut() -> Made + Send>;
 type Made = Result<Option<Vec<u8>>, Error>;
 
 struct Stream {
-    /// Away while it works.
+    /// There until the first piece is asked for.
     make: Option<Make>,
+    /// Makes the next piece.
     working: Option<JoinHandle<(Make, Made)>>,
     /// Bytes that are left, if that is known.
     left: Option<u64>,
@@ -38,6 +40,14 @@ pub fn body(
     })
 }
 
+/// Makes the next bytes on a thread that may block.
+fn start(mut make: Make) -> JoinHandle<(Make, Made)> {
+    tokio::task::spawn_blocking(move || {
+        let made = make();
+        (make, made)
+    })
+}
+
 impl http_body::Body for Stream {
     type Data = Bytes;
     type Error = Error;
@@ -46,11 +56,8 @@ impl http_body::Body for Stream {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        if let Some(mut make) = self.make.take() {
-            self.working = Some(tokio::task::spawn_blocking(move || {
-                let made = make();
-                (make, made)
-            }));
+        if let Some(make) = self.make.take() {
+            self.working = Some(start(make));
         }
         let Some(working) = &mut self.working else {
             return Poll::Ready(None);
@@ -66,8 +73,10 @@ impl http_body::Body for Stream {
                 self.left = self
                     .left
                     .map(|left| left.saturating_sub(bytes.len() as u64));
-                if self.left != Some(0) {
-                    self.make = Some(make);
+                if self.left == Some(0) {
+                    tokio::task::spawn_blocking(|| drop(make));
+                } else {
+                    self.working = Some(start(make));
                 }
                 Some(Ok(Frame::data(bytes.into())))
             }
@@ -94,6 +103,13 @@ impl Drop for Stream {
         // What goes with it may have to tell the storage.
         if let Some(make) = self.make.take() {
             tokio::task::spawn_blocking(|| drop(make));
+        }
+        if let Some(working) = self.working.take() {
+            tokio::spawn(async {
+                if let Ok(done) = working.await {
+                    tokio::task::spawn_blocking(|| drop(done));
+                }
+            });
         }
     }
 }
