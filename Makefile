@@ -266,7 +266,7 @@ test-servers:
 		echo "Installing what tests need: wsgidav, a WebDAV server"; \
 		{ python3 -m venv --clear "$$tools/python" && "$$tools/python/bin/pip" install -q $(WSGIDAV); } || missing="$$missing wsgidav ($(WSGIDAV), with pip)"; \
 	fi; \
-	if ! "$$tools/python/bin/python" -c "import blake3, cryptography, xxhash, zstandard" 2> /dev/null; then \
+	if ! "$$tools/python/bin/python" -c "import blake3, cryptography.hazmat.primitives.asymmetric.mlkem, xxhash, zstandard" 2> /dev/null; then \
 		echo "Installing what tests need: packages of the second reader of repositories"; \
 		{ { [ -x "$$tools/python/bin/pip" ] || python3 -m venv "$$tools/python"; } && \
 			"$$tools/python/bin/pip" install -q $(READER); } || missing="$$missing $(READER) (with pip)"; \

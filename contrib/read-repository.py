@@ -5,13 +5,14 @@ A second reader of the format, written from docs/reference/format.md (and parity
 repositories) alone. It is slow and simple on purpose, verifies all that it reads, and changes
 nothing in the repository.
 
-    pip install blake3 'cryptography>=44' zstandard xxhash
+    pip install blake3 'cryptography>=48' zstandard xxhash
     read-repository.py snapshots REPOSITORY...
     read-repository.py restore REPOSITORY... SNAPSHOT FOLDER
 
 REPOSITORY is a directory: that of a plain repository, or one for each target of a striped one, of
 which two may be missing. SNAPSHOT is the beginning of an ID, or `latest`. The password is the first
-line of the file $TABANE_PASSWORD_FILE, or $TABANE_PASSWORD. xxhash is for striped repositories.
+line of the file $TABANE_PASSWORD_FILE, or $TABANE_PASSWORD; that of a write-only key opens nothing
+that could be restored. xxhash is for striped repositories.
 """
 
 import argparse
@@ -28,19 +29,28 @@ import sys
 from pathlib import Path
 
 from blake3 import blake3
-from cryptography.exceptions import InvalidTag
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 import zstandard
 
 MIB = 1 << 20
-FORMATS = (1, 2)
 BLOCK_MAX = 16 * MIB
 SEGMENT_MAX = 16 * MIB + MIB // 2
 TAG = 16
 HEADER = 40
+ENCAPSULATION = 32 + 1088
+WRITER = 16
+SIGNATURE = 64
+FEATURES = {"write-only"}
+# The format bytes that objects of a kind may have.
+SEALED = {b"C": (1, 2), b"P": (1, 3), b"S": (1, 3), b"N": (1, 3), b"I": (1, 2), b"U": (4,)}
 HEX_ID = re.compile("[0-9a-f]{64}")
 
 
@@ -146,7 +156,7 @@ class Striped:
         sets = set()
         for target in self.targets:
             identity = json.loads(target.get("target"))
-            need(identity["format"] in FORMATS, f"{target.root}: format {identity['format']}")
+            need(identity["format"] == 1, f"{target.root}: format {identity['format']}")
             sets.add(identity["set"])
         need(len(sets) == 1, "these targets are not of one set")
 
@@ -283,30 +293,89 @@ def decrypt(key, nonce, sealed, what):
         raise Damaged(f"{what} is damaged, or of another key") from None
 
 
+class Foreign(Exception):
+    """An object is as its name says, and nobody who has the master key has signed it."""
+
+
+def hkdf(secret, info, length=32, salt=None):
+    return HKDF(SHA256(), length, salt=salt, info=info).derive(secret)
+
+
+class Secrets:
+    """The master key, and what follows from it for objects of write-only keys."""
+
+    def __init__(self, master):
+        self.master = master
+        self.index = hkdf(master, b"tabane/2 index")
+        seed = hkdf(master, b"tabane/2 authority")
+        self.authority = Ed25519PrivateKey.from_private_bytes(seed).public_key()
+        x25519 = hkdf(master, b"tabane/2 recipient x25519")
+        self.x25519 = X25519PrivateKey.from_private_bytes(x25519)
+        self.x25519_public = self.x25519.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+        ml_kem = hkdf(master, b"tabane/2 recipient ml-kem-768", 64)
+        self.ml_kem = MLKEM768PrivateKey.from_seed_bytes(ml_kem)
+
+    def own(self, writer):
+        return hkdf(self.master, b"tabane/2 writer", salt=writer)
+
+    def shared(self, encapsulation):
+        """The secret of an encapsulation."""
+        try:
+            x25519 = self.x25519.exchange(X25519PublicKey.from_public_bytes(encapsulation[:32]))
+            return self.ml_kem.decapsulate(encapsulation[32:]) + x25519
+        except ValueError as error:
+            raise Damaged(f"a secret cannot be had: {error}") from None
+
+
 class Object:
     """An object's header, checked, and the key for its parts."""
 
-    def __init__(self, master, name, kind, data):
+    def __init__(self, secrets, name, kind, data):
         need(data[:6] == b"TABANE" and data[6:7] == kind, f"{name} is none of kind {kind}")
-        need(data[7] in FORMATS, f"{name} has format {data[7]}, which this reader does not know")
+        need(data[7] in SEALED[kind], f"{name} has format {data[7]}, which its kind never has")
         self.name, self.data, self.format, self.salt = name, data, data[7], data[8:HEADER]
-        self.key = HKDF(SHA256(), 32, salt=self.salt, info=data[:8]).derive(master)
+        self.secrets, self.head = secrets, HEADER
+        self.writer = self.salt[:WRITER] if self.format > 2 else None
+        secret, info = secrets.master, data[:8]
+        if kind == b"C":
+            pass
+        elif self.format == 2:
+            secret = secrets.index
+        elif self.format == 3:
+            self.head += ENCAPSULATION
+            need(len(data) >= self.head, f"{name} is too short")
+            encapsulation = data[HEADER : self.head]
+            secret = secrets.shared(encapsulation) + secrets.own(self.writer)
+            info += encapsulation + secrets.x25519_public
+        elif self.format == 4:
+            secret = secrets.own(self.writer)
+        self.is_signed = kind != b"C" and self.format == 2
+        self.key = hkdf(secret, info, salt=self.salt)
 
     def part(self, number, sealed):
         return decrypt(self.key, bytes(4) + number.to_bytes(8, "big"), sealed, self.name)
 
     def payload(self):
-        return self.part(0, self.data[HEADER:])
+        payload = self.part(0, self.data[self.head :])
+        if not self.is_signed:
+            return payload
+        payload, signature = payload[:-SIGNATURE], payload[-SIGNATURE:]
+        signed = b"tabane/2 signed" + self.data[:HEADER] + payload
+        try:
+            self.secrets.authority.verify(signature, signed)
+        except InvalidSignature:
+            raise Foreign(f"{self.name} is not signed") from None
+        return payload
 
 
 Segment = collections.namedtuple("Segment", "offset stored_len codec blocks")
 
 
 def pack_contents(postcard):
-    """Salt and segments of a PackContents."""
+    """Salt, length before the first segment, and segments of a PackContents."""
     salt = postcard.bytes(32)
-    postcard.variant(("data", "tree"))
-    offset = HEADER
+    kind = postcard.variant(("data", "tree", "data of a writer", "tree of a writer"))
+    head = offset = HEADER + (ENCAPSULATION if kind.endswith("writer") else 0)
 
     def segment():
         nonlocal offset
@@ -319,7 +388,7 @@ def pack_contents(postcard):
         offset += stored_len
         return Segment(offset - stored_len, stored_len, codec, blocks)
 
-    return salt, postcard.sequence(segment)
+    return salt, head, postcard.sequence(segment)
 
 
 class Repository:
@@ -327,10 +396,10 @@ class Repository:
 
     def __init__(self, storage, password):
         self.storage = storage
-        self.master = self.unlock(password)
+        self.secrets = Secrets(self.unlock(password))
         self.config = json.loads(self.object("config", b"C").payload())
-        features = self.config.get("features", [])
-        need(not features, f"config has features that this reader does not know: {features}")
+        unknown = set(self.config.get("features", [])) - FEATURES
+        need(not unknown, f"config has features that this reader does not know: {unknown}")
         self.places = self.read_index()
         self.pack = functools.lru_cache(4)(self.read_pack)
         self.segment = functools.lru_cache(64)(self.decode_segment)
@@ -344,13 +413,15 @@ class Repository:
         return data
 
     def object(self, name, kind):
-        return Object(self.master, name, kind, self.get(name))
+        return Object(self.secrets, name, kind, self.get(name))
 
     def unlock(self, password):
         """The master key, from the first key object that the password opens."""
         for name in self.storage.list("keys"):
             key = json.loads(self.get(f"keys/{name}"))
-            need(key["format"] in FORMATS, f"key {name} has format {key['format']}")
+            if key.get("kind") == "write-only":
+                continue
+            need(key["format"] == 1, f"key {name} has format {key['format']}")
             need(key["kdf"] == "argon2id", f"key {name} is derived with {key['kdf']}")
             cost = key["cost"]
             small = cost["memory_kib"] <= 4 << 20 and cost["passes"] <= 64 and cost["lanes"] <= 64
@@ -372,14 +443,32 @@ class Repository:
     def read_index(self):
         """For each block and its length, the segments that hold it, as (pack, number)."""
         places = collections.defaultdict(list)
-        for name in self.storage.list("index"):
-            postcard = Postcard(self.object(f"index/{name}", b"I").payload())
-            packs = postcard.sequence(lambda: (postcard.id(), pack_contents(postcard)[1]))
-            for pack, segments in packs:
+
+        def take(packs, only_of_writers):
+            for pack, (_, head, segments) in packs:
+                if only_of_writers and head == HEADER:
+                    continue
                 for number, segment in enumerate(segments):
                     for block, length in segment.blocks:
                         places[block, length].append((pack.hex(), number))
+
+        def read(name, kind):
+            postcard = Postcard(self.object(name, kind).payload())
+            packs = postcard.sequence(lambda: (postcard.id(), pack_contents(postcard)))
             postcard.end()
+            return packs
+
+        for name in self.storage.list("index"):
+            try:
+                take(read(f"index/{name}", b"I"), False)
+            except Foreign:
+                continue
+        # What write-only keys say, where anybody who can write may have put anything.
+        for name in self.storage.list("unverified"):
+            try:
+                take(read(f"unverified/{name}", b"U"), True)
+            except Damaged:
+                continue
         return places
 
     def read_pack(self, pack):
@@ -387,16 +476,19 @@ class Repository:
         name = f"packs/{pack[:2]}/{pack}"
         sealed = self.object(name, b"P")
         (footer_len,) = struct.unpack("<I", sealed.data[-4:])
-        need(TAG <= footer_len <= len(sealed.data) - HEADER - 4, f"{name}: its footer is too long")
+        room = len(sealed.data) - sealed.head - 4
+        need(TAG <= footer_len <= room, f"{name}: its footer is too long")
         postcard = Postcard(sealed.part(0, sealed.data[-4 - footer_len : -4]))
-        salt, segments = pack_contents(postcard)
+        salt, head, segments = pack_contents(postcard)
         postcard.end()
+        need(head == sealed.head, f"{name}: the footer has another kind")
         need(salt == sealed.salt, f"{name}: the footer has another salt")
         return sealed, segments
 
     def decode_segment(self, pack, number):
         """The blocks of a segment."""
         sealed, segments = self.pack(pack)
+        need(number < len(segments), f"{sealed.name} has no segment {number}")
         segment = segments[number]
         stored = sealed.data[segment.offset : segment.offset + segment.stored_len]
         decoded = sealed.part(number + 1, stored)
@@ -415,7 +507,7 @@ class Repository:
         damage = Damaged(f"block {digest.hex()} is in no pack that an index object names")
         for pack, number in self.places[digest, length]:
             try:
-                data = self.segment(pack, number)[digest]
+                data = self.segment(pack, number).get(digest, b"")
                 need(self.named_by(data, digest), f"block {digest.hex()} is damaged")
                 return data
             except Damaged as error:
@@ -453,14 +545,22 @@ class Repository:
         """(time, ID, snapshot), the oldest first."""
         found = []
         for name in self.storage.list("snapshots"):
-            snapshot = json.loads(self.object(f"snapshots/{name}", b"S").payload())
+            snapshot = self.read_snapshot(f"snapshots/{name}", b"S")
             found.append((snapshot["time"], name, snapshot))
         return sorted(found, key=lambda one: one[:2])
 
     def pending(self):
         """Payloads of pending snapshots: a snapshot of the same payload is not confirmed."""
         names = self.storage.list("pending")
-        return [json.loads(self.object(f"pending/{name}", b"N").payload()) for name in names]
+        return [self.read_snapshot(f"pending/{name}", b"N") for name in names]
+
+    def read_snapshot(self, name, kind):
+        """A snapshot with `writer`, the write-only key that made it, if one did."""
+        sealed = self.object(name, kind)
+        snapshot = json.loads(sealed.payload())
+        if sealed.writer:
+            snapshot["writer"] = sealed.writer.hex()
+        return snapshot
 
 
 # --- Entries of directories ---
@@ -591,7 +691,8 @@ def open_repository(roots):
 def print_snapshots(repository):
     pending = repository.pending()
     for time, name, snapshot in repository.snapshots():
-        note = "  (not confirmed)" if snapshot in pending else ""
+        note = f"  (write-only key {snapshot['writer'][:8]})" if "writer" in snapshot else ""
+        note += "  (not confirmed)" if snapshot in pending else ""
         print(f"{name}  {time}  {snapshot['hostname']}  {' '.join(snapshot['paths'])}{note}")
 
 

@@ -16,7 +16,7 @@ use tabane_index::Cache;
 use tabane_index::{Index, IndexSegment};
 use tabane_storage::{Listed, Name, ObjectKind, Storage};
 use tabane_store::key::{KdfCost, Password};
-use tabane_store::parts::pack::{BlockKind, Codec, PackContents, Segment};
+use tabane_store::parts::pack::{Codec, PackContents, PackKind, Segment};
 use tabane_store::{Id, InitOptions, Repository};
 
 use tabane_bench::cpus::{self, Cpus};
@@ -313,7 +313,7 @@ fn put(repository: &Repository, blocks: Range<u64>) -> Result<()> {
         }
         let contents = PackContents {
             salt: block(next ^ 1 << 62).0,
-            kind: BlockKind::Data,
+            kind: PackKind::Data,
             segments,
         };
         packs.push((block(next ^ 1 << 63), contents));

@@ -157,7 +157,8 @@ impl Place<'_> {
             .env_remove("TABANE_PASSWORD_COMMAND")
             .env("TABANE_REPOSITORY", repository)
             .env("TABANE_PASSWORD", PASSWORD)
-            .env("TABANE_CACHE_DIR", self.path("cache"));
+            .env("TABANE_CACHE_DIR", self.path("cache"))
+            .env("TABANE_STATE_DIR", self.path("state"));
         command
     }
 

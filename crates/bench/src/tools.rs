@@ -392,7 +392,8 @@ impl Tool {
                 .env_remove("TABANE_PASSWORD_FILE")
                 .env_remove("TABANE_PASSWORD_COMMAND")
                 .env("TABANE_PASSWORD", PASSWORD)
-                .env("TABANE_CACHE_DIR", &places.cache),
+                .env("TABANE_CACHE_DIR", &places.cache)
+                .env("TABANE_STATE_DIR", &places.cache),
             Kind::Restic => command
                 .env("RESTIC_PASSWORD", PASSWORD)
                 .env("RESTIC_REPOSITORY", &places.repository)

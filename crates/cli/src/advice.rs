@@ -18,6 +18,15 @@ pub fn of(error: &Error) -> Option<String> {
             "`tabane key import` brings it back from a text of `tabane key export`"
         }
         Error::AmbiguousKey(_) | Error::NoKey(_) => "`tabane key list` lists them",
+        Error::Foreign(_) => {
+            "find out who can write to the repository; `tabane repair index` removes it, `tabane \
+             forget ID` if it is a snapshot"
+        }
+        Error::WriteOnly(_) => "`tabane key list` shows which keys read everything",
+        Error::NoWriteOnlyKeys(_) => {
+            "`tabane migrate` brings it to the latest format; `tabane copy` copies its snapshots \
+             into a new one"
+        }
         Error::Storage { source, .. } => return of_kind(source.kind()).map(str::to_owned),
         Error::Path { source, .. } => return of_kind(source.kind().into()).map(str::to_owned),
         Error::OfStripedSet(_) => "name the set instead, `--repo striped:FILE`",
@@ -255,6 +264,9 @@ mod tests {
             (Error::CacheDamaged, "`tabane cache`"),
             (Error::ConfigMissing(text()), "`tabane key import`"),
             (Error::NoKeys, "`tabane key import`"),
+            (Error::WriteOnly(text()), "`tabane key list`"),
+            (Error::Foreign(text()), "who can write"),
+            (Error::NoWriteOnlyKeys("X"), "`tabane migrate`"),
             (not_found(), "`tabane snapshots`"),
             (Error::PacksUnindexed, "`tabane repair index`"),
             (

@@ -14,9 +14,10 @@ use clap::{Arg, ArgAction, Args, Command};
 use tabane_engine::gpu;
 use tabane_index::Cache;
 use tabane_storage::{
-    Name, ObjectKind, RemoteOptions, Storage, StorageError, StorageErrorKind, TlsOptions,
+    Lock, LockMode, Name, ObjectKind, RemoteOptions, Storage, StorageError, StorageErrorKind,
+    TlsOptions,
 };
-use tabane_store::{Error, ImportedKey, InitOptions, Location, Password, Repository};
+use tabane_store::{Error, ImportedKey, InitOptions, Location, Memory, Password, Repository};
 use tabane_striped::cluster::{self, Plan};
 use tabane_striped::{StripedStorage, set_file};
 
@@ -107,6 +108,11 @@ pub struct RepositoryArgs {
     #[arg(long, global = true, value_name = "DIR", env = "TABANE_CACHE_DIR")]
     #[arg(hide_env_values = true, hide_short_help = true)]
     pub cache_dir: Option<PathBuf>,
+    /// Remember in this directory what was seen of repositories, to notice an older one or lost
+    /// snapshots [default: tabane in $XDG_STATE_HOME or ~/.local/state]
+    #[arg(long, global = true, value_name = "DIR", env = "TABANE_STATE_DIR")]
+    #[arg(hide_env_values = true, hide_short_help = true)]
+    pub state_dir: Option<PathBuf>,
     /// Neither use nor keep what is known of repositories
     #[arg(long, global = true, env = "TABANE_NO_CACHE", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new(), hide_short_help = true)]
@@ -237,6 +243,15 @@ impl SourcePassword {
     }
 }
 
+/// Reads the mode of a lock.
+fn parse_lock_mode(text: &str) -> std::result::Result<LockMode, String> {
+    let modes = [LockMode::Governance, LockMode::Compliance];
+    let found = modes
+        .into_iter()
+        .find(|mode| mode.name().eq_ignore_ascii_case(text));
+    found.ok_or_else(|| "write governance or compliance".to_owned())
+}
+
 /// Reads what knows how to read itself.
 pub fn parse<T: FromStr<Err = Error>>(text: &str) -> std::result::Result<T, String> {
     text.parse().map_err(|error: Error| error.to_string())
@@ -295,6 +310,15 @@ pub struct Network {
     /// data and prunes that copy read from this one. If it is an archive, `tabane warm-up` first.
     #[arg(long, global = true, hide_short_help = true, value_name = "CLASS")]
     pub storage_class: Option<String>,
+    /// Lock new objects in S3 for this long, so that nobody can remove them, and extend the locks
+    /// of what snapshots need: 30d
+    #[arg(long, global = true, hide_short_help = true, value_name = "DURATION")]
+    #[arg(value_parser = format::parse_lock_period)]
+    pub lock_for: Option<Duration>,
+    /// Whether users with a special right can end a lock (governance), or nobody (compliance)
+    #[arg(long, global = true, hide_short_help = true, value_name = "MODE")]
+    #[arg(default_value = "governance", value_parser = parse_lock_mode)]
+    pub lock_mode: LockMode,
     /// How data go to the nodes of a cluster: auto, direct, chain, shared or coded
     #[arg(long, global = true, hide_short_help = true, value_name = "PLAN")]
     #[arg(default_value = "auto")]
@@ -500,6 +524,10 @@ impl Global {
                 is_insecure: network.insecure_tls,
             })
             .storage_class(network.storage_class.clone())
+            .lock(network.lock_for.map(|period| Lock {
+                period,
+                mode: network.lock_mode,
+            }))
             .notice(Arc::new(|event| warn(advice::explain_event(event))))
     }
 
@@ -562,8 +590,17 @@ impl Global {
         }
     }
 
-    /// The repository, with a cache unless there should be none.
+    /// The repository, with a memory where there is a place for it, and with a cache unless there
+    /// should be none.
     fn cached(&self, repository: Repository) -> Repository {
+        let memory = match &self.repository.state_dir {
+            Some(root) if !root.as_os_str().is_empty() => Some(root.clone()),
+            _ => Memory::default_root(),
+        };
+        let repository = match memory {
+            Some(root) => repository.with_memory(Memory::new(root)),
+            None => repository,
+        };
         match self.cache_root().filter(|_| !self.repository.no_cache) {
             Some(root) => {
                 let told = |text: &str| {

@@ -25,6 +25,9 @@ pub enum Exit {
     Degraded = 4,
     /// `cluster status` found that nothing more can be lost.
     AtRisk = 5,
+    /// The repository is older than what this machine has seen, or lacks snapshots that nobody has
+    /// removed; the backup was made, or `check` found nothing else.
+    RolledBack = 6,
     /// There is no repository at the place given, or no longer.
     NoRepository = 10,
     /// Another client prunes or repairs the repository.
@@ -50,6 +53,7 @@ Environment (an option of the same meaning goes before a variable, and so does a
 the same three ways
   TABANE_CACHE_DIR         --cache-dir
   TABANE_NO_CACHE          --no-cache, if it is 1
+  TABANE_STATE_DIR         --state-dir
   TABANE_CONFIG            --config
   TABANE_PROFILE           --profile
   TABANE_JSON              --json, if it is 1
@@ -77,6 +81,8 @@ found nothing
  read or remove some snapshots
     4  `cluster status`: degraded, and any one node can still be lost
     5  `cluster status`: at risk, nothing more can be lost
+    6  the repository is older than what this machine has seen of it, or lacks snapshots that \
+nobody removed: the backup was made all the same, and `check` found nothing else
    10  there is no repository at that place, or no longer
    11  another client prunes or repairs the repository
    12  wrong password

@@ -2,8 +2,20 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 pub use tabane_text::*;
+
+/// Reads for how long objects are locked: a minute to ten years, since a mistake cannot be undone.
+pub fn parse_lock_period(text: &str) -> Result<Duration, String> {
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+    let period = parse_duration(text)?;
+    if (Duration::from_secs(60)..=3650 * DAY).contains(&period) {
+        Ok(period)
+    } else {
+        Err("locks are for a minute to ten years, as 30d".to_owned())
+    }
+}
 
 /// A path for a terminal: without control characters and, where the locale has no UTF-8, without
 /// any but ASCII.

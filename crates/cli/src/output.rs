@@ -254,6 +254,7 @@ pub fn snapshot_json(id: Id, snapshot: &Snapshot) -> Object {
         }),
         "parent": snapshot.parent.map(|id| id.to_string()),
         "original": snapshot.original.map(|id| id.to_string()),
+        "writer": snapshot.writer.map(|writer| writer.to_string()),
         "program_version": snapshot.program_version,
         "end_time": summary.end.to_string(),
         "files_new": summary.files_new,

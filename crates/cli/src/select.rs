@@ -96,7 +96,11 @@ pub struct Place {
 impl Place {
     /// Finds the snapshot.
     pub fn find(&self, repository: &Repository, selection: &Selection) -> Result<(Id, Snapshot)> {
-        Ok(repository.find_snapshot(&self.snapshot, &selection.filter())?)
+        let found = repository.find_snapshot(&self.snapshot, &selection.filter())?;
+        if self.snapshot == "latest" {
+            warn_of_other_keys(repository, &found)?;
+        }
+        Ok(found)
     }
 
     /// `path` below this place; `/` at its beginning means the place itself.
@@ -107,6 +111,31 @@ impl Place {
             .collect();
         self.path.join(relative)
     }
+}
+
+/// Warns if the latest snapshot is of a write-only key and others made snapshots of that host, too:
+/// whoever stole such a key could have made it to be taken for one of theirs.
+fn warn_of_other_keys(repository: &Repository, (id, latest): &(Id, Snapshot)) -> Result<()> {
+    let Some(writer) = latest.writer else {
+        return Ok(());
+    };
+    let filter = Filter {
+        hosts: vec![latest.hostname.clone()],
+        ..Filter::default()
+    };
+    let listed = repository.snapshots(&filter)?.snapshots;
+    let mut others = listed.iter().rev();
+    if let Some((other, _)) = others.find(|(_, made)| made.writer != latest.writer) {
+        warn(format!(
+            "the latest snapshot, {}, is of the write-only key {}; {} is the latest of {} that \
+             another key made",
+            id.short(),
+            writer.short(),
+            other.short(),
+            crate::format::printable(&latest.hostname),
+        ));
+    }
+    Ok(())
 }
 
 /// Reads [`Place`]s on the command line, where any bytes may stand.

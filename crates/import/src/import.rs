@@ -91,7 +91,7 @@ pub fn import(
     let mut writer = to.snapshot_writer(options.compression)?;
     let same_names = source.hash() == Some(hash);
     let all = blocks.len() as u64;
-    let is_missing = |(id, len): &(Id, u32)| !(same_names && writer.has(*id, *len));
+    let is_missing = |(id, _): &(Id, u32)| !(same_names && writer.has(*id));
     let missing: Vec<(Id, u32)> = blocks.into_iter().filter(is_missing).collect();
     imported.blocks_present = all - missing.len() as u64;
     let (copied, blocks) = copy::copy(&source, missing, &writer, hash, progress);

@@ -30,7 +30,7 @@ use crate::objects::IndexObjects;
 use crate::run::{Run, is_damage};
 
 /// Prefix of a run's name. The number is the version of the format.
-const RUN: &str = "index1-";
+const RUN: &str = "index2-";
 
 /// Prefix of the name of a run that is being written.
 const TEMPORARY: &str = "tmp-";
@@ -98,7 +98,7 @@ impl Cache {
     /// When the storage fails, an index object is damaged, or a damaged file of the cache cannot be
     /// removed.
     pub fn load_index<O: IndexObjects>(&self, objects: &O) -> std::result::Result<Index, O::Error> {
-        let folder = self.folder(objects.repository());
+        let folder = self.folder_of(objects);
         if let Err(error) = make_folders(&self.root, &folder) {
             self.warn_of(&error);
         }
@@ -121,7 +121,7 @@ impl Cache {
     /// Writes down what new index objects of this client say, so that the next opening reads none
     /// of them. Their packs must be there.
     pub fn add<O: IndexObjects>(&self, objects: &O, new: Vec<(Id, IndexSegment)>) {
-        let folder = self.folder(objects.repository());
+        let folder = self.folder_of(objects);
         let current = new.iter().map(|(id, _)| *id).collect();
         let folding = Folding {
             objects,
@@ -134,8 +134,9 @@ impl Cache {
         }
     }
 
-    /// Moves what `new` index objects of this client say from the memory of `index` to the cache.
-    /// Numbers of segments and packs change. If the cache cannot be written, nothing changes.
+    /// Moves what `new` index objects of this client say, which relies on them, from the memory of
+    /// `index` to the cache. Numbers of segments and packs change. If the cache cannot be written,
+    /// nothing changes.
     ///
     /// # Errors
     /// When the contents break the limits of the format, or the cache cannot be read.
@@ -145,10 +146,12 @@ impl Cache {
         index: &mut Index,
         new: Vec<(Id, IndexSegment)>,
     ) -> std::result::Result<(), O::Error> {
-        let folder = self.folder(objects.repository());
+        let folder = self.folder_of(objects);
         let packs = new.iter().flat_map(|(_, packs)| packs);
         let packs: HashSet<Id> = packs.map(|(id, _)| *id).collect();
-        let mut runs = index.take_runs();
+        let is_of_these = |(run, _): &(Run, bool)| run.path().parent() == Some(&*folder);
+        let (ours, others): (Vec<_>, Vec<_>) = index.take_runs().into_iter().partition(is_of_these);
+        let mut runs: Vec<Run> = ours.into_iter().map(|(run, _)| run).collect();
         let mut current: HashSet<Id> = new.iter().map(|(id, _)| *id).collect();
         current.extend(runs.iter().flat_map(Run::sources));
         let folding = Folding {
@@ -162,7 +165,8 @@ impl Cache {
             folding.replace(&mut runs, chosen, Some(&batch))
         };
         let folded = fold();
-        index.set_runs(runs)?;
+        let runs = runs.into_iter().map(|run| (run, true));
+        index.set_runs(runs.chain(others).collect())?;
         match folded {
             Ok(()) => index.forget_recent(&packs),
             Err(LoadError::Write(error)) => self.warn_of(&error),
@@ -174,9 +178,15 @@ impl Cache {
     /// Removes the cached index of a repository, which names packs that are gone.
     pub fn forget(&self, repository: Id) {
         let folder = self.folder(repository);
-        let removed = names(&folder).and_then(|names| {
+        let remove_in = |folder: &Path| -> io::Result<()> {
+            let names = names(folder)?;
             let mut runs = names.iter().filter(|name| name.starts_with(RUN));
             runs.try_for_each(|name| fs::remove_file(folder.join(name)))
+        };
+        let removed = remove_in(&folder).and_then(|()| {
+            let parts = names(&folder)?.into_iter().map(|name| folder.join(name));
+            let mut parts = parts.filter(|part| part.is_dir());
+            parts.try_for_each(|part| remove_in(&part))
         });
         if let Err(error) = removed {
             self.warn_of(&error);
@@ -186,6 +196,15 @@ impl Cache {
     /// The folder of a repository, which callers may use for more than its index.
     pub fn folder(&self, repository: Id) -> PathBuf {
         self.root.join(repository.to_string())
+    }
+
+    /// The folder of these objects.
+    fn folder_of<O: IndexObjects>(&self, objects: &O) -> PathBuf {
+        let folder = self.folder(objects.repository());
+        match objects.part() {
+            Some(part) => folder.join(part),
+            None => folder,
+        }
     }
 
     fn try_load<O: IndexObjects>(&self, objects: &O, folder: &Path) -> Loaded<Index, O::Error> {
@@ -520,7 +539,12 @@ fn make_folders(root: &Path, folder: &Path) -> io::Result<()> {
     if !tag.exists() {
         fs::write(&tag, CACHEDIR_TAG)?;
     }
-    File::open(folder)?.set_modified(SystemTime::now())
+    File::open(folder)?.set_modified(SystemTime::now())?;
+    // Of a part, the folder of the repository tells when it was used.
+    match folder.parent() {
+        Some(above) if above != root => File::open(above)?.set_modified(SystemTime::now()),
+        _ => Ok(()),
+    }
 }
 
 fn names(folder: &Path) -> io::Result<Vec<String>> {

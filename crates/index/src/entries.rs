@@ -2,7 +2,7 @@
 
 use tabane_storage::Id;
 
-use crate::contents::{BlockKind, Codec};
+use crate::contents::{Codec, PackKind};
 
 /// The place of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +39,8 @@ pub struct PackEntry {
     pub id: Id,
     /// Salt of the pack's header.
     pub salt: [u8; 32],
-    /// Kind of its blocks.
-    pub kind: BlockKind,
+    /// Kind of the pack.
+    pub kind: PackKind,
     /// Length of the pack in bytes.
     pub len: u64,
 }

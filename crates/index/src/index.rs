@@ -24,6 +24,8 @@ pub struct Index {
     condemned: HashSet<Id>,
     /// Segments in runs that are in condemned packs, sorted.
     condemned_in_runs: Vec<Range<u32>>,
+    /// Unverified packs in memory.
+    unverified: HashSet<Id>,
 }
 
 /// A run, and the numbers of packs and segments before it.
@@ -31,6 +33,18 @@ struct Part {
     run: Run,
     packs: u32,
     segments: u32,
+    /// Whether its packs are known to hold what the run says.
+    is_verified: bool,
+}
+
+/// How far a place of a block can be relied upon, the best last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Trust {
+    UnverifiedAndCondemned,
+    Unverified,
+    /// Verified: what somebody says of other packs must not let blocks go with this one.
+    Condemned,
+    Full,
 }
 
 impl Index {
@@ -48,7 +62,7 @@ impl Index {
         &self.removals
     }
 
-    /// Adds the contents of a pack. A known pack is skipped; a known block keeps its first place as
+    /// Adds the contents of a pack, unless they are known. A known block keeps its first place as
     /// the one that is found.
     ///
     /// # Errors
@@ -66,99 +80,188 @@ impl Index {
         packs.try_for_each(|(pack, contents)| self.add(*pack, contents))
     }
 
-    /// Adds runs to an index that has none.
+    /// Adds what another index has that nobody has verified: its packs are used for blocks that no
+    /// other pack has, and no block counts as kept for being there.
+    ///
+    /// # Errors
+    /// When the cache cannot be read.
+    pub fn add_unverified(&mut self, other: Self) -> Result<()> {
+        self.append(other, false)
+    }
+
+    /// Adds what another index has, with the same removals.
+    ///
+    /// # Errors
+    /// When the cache cannot be read.
+    pub fn add_index(&mut self, other: Self) -> Result<()> {
+        self.append(other, true)
+    }
+
+    fn append(&mut self, other: Self, is_verified: bool) -> Result<()> {
+        for part in other.parts {
+            self.add_run(part.run, is_verified)?;
+        }
+        let mut unwanted = HashSet::new();
+        if !is_verified {
+            // Of packs that are verified, nothing else is true.
+            unwanted.extend(self.recent.packs().iter().map(|pack| pack.id));
+            let new = other.recent.packs().iter().map(|pack| pack.id);
+            self.unverified
+                .extend(new.filter(|id| !unwanted.contains(id)));
+        }
+        self.recent.append(&other.recent, &unwanted);
+        Ok(())
+    }
+
+    /// Adds verified runs to an index that has none.
     ///
     /// # Errors
     /// When the cache cannot be read.
     pub(crate) fn with_runs(mut self, runs: Vec<Run>) -> Result<Self> {
-        self.set_runs(runs)?;
+        self.set_runs(runs.into_iter().map(|run| (run, true)).collect())?;
         Ok(self)
     }
 
-    /// Takes all runs out; their blocks are unknown until [`Index::set_runs`].
-    pub(crate) fn take_runs(&mut self) -> Vec<Run> {
+    /// Takes all runs out, with whether they are verified; their blocks are unknown until
+    /// [`Index::set_runs`].
+    pub(crate) fn take_runs(&mut self) -> Vec<(Run, bool)> {
         let parts = std::mem::take(&mut self.parts);
-        parts.into_iter().map(|part| part.run).collect()
+        parts
+            .into_iter()
+            .map(|part| (part.run, part.is_verified))
+            .collect()
     }
 
     /// Sets the runs, the longest first: it answers most look-ups.
     ///
     /// # Errors
     /// When the cache cannot be read.
-    pub(crate) fn set_runs(&mut self, mut runs: Vec<Run>) -> Result<()> {
-        runs.sort_by_key(|run| std::cmp::Reverse(run.len()));
+    pub(crate) fn set_runs(&mut self, mut runs: Vec<(Run, bool)>) -> Result<()> {
+        runs.sort_by_key(|(run, _)| std::cmp::Reverse(run.len()));
         self.parts.clear();
         self.condemned_in_runs.clear();
-        for run in runs {
-            let (packs, segments) = self.in_runs();
-            for pack in &self.condemned {
-                if let Some(range) = run.segments_of(pack)? {
-                    let range = segments + range.start..segments + range.end;
-                    self.condemned_in_runs.push(range);
-                }
+        runs.into_iter()
+            .try_for_each(|(run, is_verified)| self.add_run(run, is_verified))
+    }
+
+    fn add_run(&mut self, run: Run, is_verified: bool) -> Result<()> {
+        let (packs, segments) = self.in_runs();
+        for pack in &self.condemned {
+            if let Some(range) = run.segments_of(pack)? {
+                let range = segments + range.start..segments + range.end;
+                self.condemned_in_runs.push(range);
             }
-            self.parts.push(Part {
-                run,
-                packs,
-                segments,
-            });
         }
         let ranges = &mut self.condemned_in_runs;
         ranges.retain(|range| !range.is_empty());
         ranges.sort_unstable_by_key(|range| range.start);
+        self.parts.push(Part {
+            run,
+            packs,
+            segments,
+            is_verified,
+        });
         Ok(())
     }
 
     /// Forgets the places in these packs that are in memory, since runs have them now.
     pub(crate) fn forget_recent(&mut self, packs: &HashSet<Id>) {
-        self.recent.exclude_packs(packs);
+        self.recent.exclude_packs(|pack| packs.contains(&pack.id));
     }
 
-    /// Removes these packs' places of blocks; blocks of other packs stay known.
+    /// Removes the places of blocks in packs for which this holds; blocks of other packs stay
+    /// known.
     ///
     /// # Errors
     /// When the cache cannot be read.
-    pub fn exclude_packs(&mut self, packs: &HashSet<Id>) -> Result<()> {
+    pub fn exclude_packs(&mut self, is_excluded: impl Fn(&PackEntry) -> bool) -> Result<()> {
         for part in &mut self.parts {
-            part.run.exclude_packs(packs)?;
+            part.run.exclude_packs(&is_excluded)?;
         }
-        self.recent.exclude_packs(packs);
+        self.recent.exclude_packs(is_excluded);
         Ok(())
     }
 
-    /// Finds a block; returns a place in a condemned pack only if no other pack has the block.
+    /// Finds a block, preferably in a pack that is verified and stays, then in a condemned one that
+    /// is verified; in one that nobody has verified only if no other pack has the block.
     ///
     /// # Errors
     /// When the cache cannot be read.
     pub fn find(&self, block: &Id) -> Result<Option<BlockLocation>> {
-        let mut condemned = None;
+        Ok(self.best(block)?.map(|(place, _)| place))
+    }
+
+    /// As [`Index::find`], preferably a place where the block has this length: packs that nobody
+    /// has verified may be said to have another one.
+    ///
+    /// # Errors
+    /// When the cache cannot be read.
+    pub fn find_of_len(&self, block: &Id, len: u32) -> Result<Option<BlockLocation>> {
+        let found = self.find(block)?;
+        if found.is_none_or(|place| place.len == len) {
+            return Ok(found);
+        }
+        let places = self.places(block)?;
+        Ok(places.into_iter().find(|place| place.len == len).or(found))
+    }
+
+    /// The place of a block that can be relied upon most.
+    fn best(&self, block: &Id) -> Result<Option<(BlockLocation, Trust)>> {
+        let mut best: Option<(BlockLocation, Trust)> = None;
+        let mut take = |place: BlockLocation| -> Result<bool> {
+            let trust = self.trust(place)?;
+            if best.is_none_or(|(_, found)| found < trust) {
+                best = Some((place, trust));
+            }
+            Ok(trust == Trust::Full)
+        };
         for part in &self.parts {
             for place in part.run.places(block)? {
-                let place = part.number(place?);
-                if !self.is_condemned(place)? {
-                    return Ok(Some(place));
+                if take(part.number(place?))? {
+                    return Ok(best);
                 }
-                condemned = condemned.or(Some(place));
             }
         }
         for place in self.recent.places(block) {
-            let place = self.number(place);
-            if !self.is_condemned(place)? {
-                return Ok(Some(place));
+            if take(self.number(place))? {
+                return Ok(best);
             }
-            condemned = condemned.or(Some(place));
         }
-        Ok(condemned)
+        Ok(best)
     }
 
-    /// Whether a block is in a pack that stays.
+    fn trust(&self, place: BlockLocation) -> Result<Trust> {
+        Ok(
+            match (self.is_verified(place.segment)?, self.is_condemned(place)?) {
+                (true, false) => Trust::Full,
+                (true, true) => Trust::Condemned,
+                (false, false) => Trust::Unverified,
+                (false, true) => Trust::UnverifiedAndCondemned,
+            },
+        )
+    }
+
+    /// Whether a block is in a pack that is verified and stays.
     ///
     /// # Errors
     /// When the cache cannot be read.
     pub fn keeps(&self, block: &Id) -> Result<bool> {
-        match self.find(block)? {
-            None => Ok(false),
-            Some(place) => Ok(!self.is_condemned(place)?),
+        let best = self.best(block)?;
+        Ok(best.is_some_and(|(_, trust)| trust == Trust::Full))
+    }
+
+    /// Whether the pack of this segment is known to hold what the index says.
+    ///
+    /// # Errors
+    /// When the cache cannot be read.
+    pub fn is_verified(&self, segment: u32) -> Result<bool> {
+        match self.part_of_segment(segment) {
+            Some(part) => Ok(part.is_verified),
+            None => {
+                let unverified = &self.unverified;
+                let pack = || self.pack(self.segment(segment)?.pack);
+                Ok(unverified.is_empty() || !unverified.contains(&pack()?.id))
+            }
         }
     }
 
@@ -192,7 +295,7 @@ impl Index {
         self.pack(self.segment(place.segment)?.pack)
     }
 
-    /// All places of a block, first the one that [`Index::find`] returns.
+    /// All places of a block.
     ///
     /// # Errors
     /// When the cache cannot be read.

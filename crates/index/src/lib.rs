@@ -20,8 +20,9 @@ mod run;
 
 pub use cache::{Cache, Cached};
 pub use contents::{
-    BLOCK_LEN_MAX, BlockKind, Codec, IndexSegment, PACK_HEADER_LEN, PACK_TRAILER_LEN,
-    PACKS_PER_INDEX, PackContents, SEGMENT_LEN, SEGMENT_LEN_MAX, Segment, TAG_LEN,
+    BLOCK_LEN_MAX, BlockKind, Codec, ENCAPSULATION_LEN, IndexSegment, PACK_HEADER_LEN,
+    PACK_TRAILER_LEN, PACKS_PER_INDEX, PackContents, PackKind, SEGMENT_LEN, SEGMENT_LEN_MAX,
+    Segment, TAG_LEN,
 };
 pub use entries::{BlockLocation, PackEntry, SegmentEntry};
 pub use error::{Error, Result};

@@ -9,7 +9,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::fs::File;
 use std::io;
 
-use crate::contents::{BlockKind, IndexSegment, PACK_HEADER_LEN, PackContents};
+use crate::contents::{IndexSegment, PackContents};
 use crate::entries::{BlockLocation, SegmentEntry};
 use crate::error::{Error, Result};
 use crate::pages::{PageKeys, PageWriter};
@@ -138,7 +138,7 @@ impl Batch {
                     .map(|(id, contents)| (id, number, contents)),
             );
         }
-        named.sort_by_key(|(id, source, _)| (*id, *source));
+        named.sort_by_cached_key(|(id, source, contents)| (*id, contents.fingerprint(), *source));
         let mut batch = Self {
             sources,
             packs: Vec::new(),
@@ -148,8 +148,10 @@ impl Batch {
             namings: Vec::new(),
         };
         for (id, source, contents) in named {
-            if batch.packs.last().is_none_or(|last| last.id != id) {
-                batch.add(id, &contents)?;
+            let fingerprint = contents.fingerprint();
+            let is_same = |last: &PackRecord| (last.id, last.fingerprint) == (id, fingerprint);
+            if !batch.packs.last().is_some_and(is_same) {
+                batch.add(id, fingerprint, &contents)?;
             }
             let pack = batch.packs.len() as u32 - 1;
             batch.namings.push(Naming { source, pack });
@@ -160,11 +162,11 @@ impl Batch {
         Ok(batch)
     }
 
-    fn add(&mut self, id: Id, contents: &PackContents) -> Result<()> {
+    fn add(&mut self, id: Id, fingerprint: u64, contents: &PackContents) -> Result<()> {
         contents.validate(&format!("the index of pack {}", id.short()))?;
         let (first_segment, first_block) = (self.segments.len() as u32, self.blocks.len() as u32);
         let pack = self.packs.len() as u32;
-        let mut offset = PACK_HEADER_LEN as u32;
+        let mut offset = contents.kind.head_len() as u32;
         for (number, segment) in contents.segments.iter().enumerate() {
             let place = self.segments.len() as u32;
             self.segments.push(SegmentEntry {
@@ -191,13 +193,14 @@ impl Batch {
         }
         self.packs.push(PackRecord {
             id,
+            fingerprint,
             salt: contents.salt,
             len: contents.object_len(),
             first_segment,
             segments: self.segments.len() as u32 - first_segment,
             first_block,
             blocks: self.blocks.len() as u32 - first_block,
-            is_tree: contents.kind == BlockKind::Tree,
+            kind: contents.kind as u8,
         });
         Ok(())
     }
@@ -323,7 +326,9 @@ pub fn merge(
     for next in Sorted::new(inputs.iter().map(|input| input.packs()))? {
         let (pack, input) = next?;
         let number = moved[input].packs.len() as u32;
-        let again = kept.last().is_some_and(|last| last.old.id == pack.id);
+        let is_same =
+            |last: &Kept| (last.old.id, last.old.fingerprint) == (pack.id, pack.fingerprint);
+        let again = kept.last().is_some_and(is_same);
         let counts = inputs[input].counts(number);
         let (new_number, new_block) = match (counts, again) {
             (false, _) => (NONE, NONE),

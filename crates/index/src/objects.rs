@@ -19,6 +19,11 @@ pub trait IndexObjects {
     /// Names the repository.
     fn repository(&self) -> Id;
 
+    /// The part of the repository's index that these objects are, if it has several.
+    fn part(&self) -> Option<String> {
+        None
+    }
+
     /// The keys of cached files, which no other repository has.
     fn keys(&self) -> &dyn PageKeys;
 

@@ -3,7 +3,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
-use crate::contents::{PACK_HEADER_LEN, PackContents};
+use crate::contents::PackContents;
 use crate::entries::{BlockLocation, PackEntry, SegmentEntry};
 use crate::error::{Error, Result};
 use tabane_storage::Id;
@@ -12,7 +12,8 @@ use tabane_storage::Id;
 #[derive(Default)]
 pub struct Recent {
     packs: Vec<PackEntry>,
-    pack_numbers: HashMap<Id, u32>,
+    /// Fingerprints of the contents of packs, with the numbers of these.
+    pack_numbers: HashMap<(Id, u64), u32>,
     segments: Vec<SegmentEntry>,
     blocks: HashMap<Id, BlockLocation>,
     /// Further places of blocks: few blocks have any.
@@ -20,14 +21,14 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// Adds what a pack holds; a pack that is known already is passed over.
+    /// Adds what a pack holds, unless that is known already.
     ///
     /// # Errors
     /// [`Error::Damaged`] when the contents break the limits of the format.
     pub fn add(&mut self, pack: Id, contents: &PackContents) -> Result<()> {
         contents.validate(&format!("the index of pack {}", pack.short()))?;
         let pack_number = self.packs.len() as u32;
-        match self.pack_numbers.entry(pack) {
+        match self.pack_numbers.entry((pack, contents.fingerprint())) {
             Entry::Occupied(_) => return Ok(()),
             Entry::Vacant(entry) => entry.insert(pack_number),
         };
@@ -37,7 +38,7 @@ impl Recent {
             kind: contents.kind,
             len: contents.object_len(),
         });
-        let mut offset = PACK_HEADER_LEN as u32;
+        let mut offset = contents.kind.head_len() as u32;
         for (number, segment) in contents.segments.iter().enumerate() {
             let segment_number = self.segments.len() as u32;
             self.segments.push(SegmentEntry {
@@ -58,16 +59,52 @@ impl Recent {
                     offset: at,
                     len,
                 };
-                match self.blocks.entry(id) {
-                    Entry::Vacant(entry) => {
-                        entry.insert(location);
-                    }
-                    Entry::Occupied(_) => self.further.entry(id).or_default().push(location),
-                }
+                self.add_place(id, location);
                 at += len;
             }
         }
         Ok(())
+    }
+
+    /// Adds what another one has, except for what is known already and for `unwanted` packs.
+    pub fn append(&mut self, other: &Self, unwanted: &HashSet<Id>) {
+        let mut numbers: Vec<Option<u32>> = vec![None; other.packs.len()];
+        let mut packs: Vec<_> = other.pack_numbers.iter().collect();
+        packs.sort_unstable_by_key(|(_, number)| **number);
+        for (&(id, fingerprint), &number) in packs {
+            let new = self.packs.len() as u32;
+            let is_known = self.pack_numbers.contains_key(&(id, fingerprint));
+            if !is_known && !unwanted.contains(&id) {
+                self.pack_numbers.insert((id, fingerprint), new);
+                self.packs.push(other.packs[number as usize]);
+                numbers[number as usize] = Some(new);
+            }
+        }
+        let mut moved = Vec::with_capacity(other.segments.len());
+        for segment in &other.segments {
+            let pack = numbers[segment.pack as usize];
+            moved.push(pack.map(|_| self.segments.len() as u32));
+            self.segments
+                .extend(pack.map(|pack| SegmentEntry { pack, ..*segment }));
+        }
+        for (id, place) in other.blocks() {
+            let further = other.further.get(&id).into_iter().flatten();
+            for place in std::iter::once(&place).chain(further) {
+                let Some(segment) = moved[place.segment as usize] else {
+                    continue;
+                };
+                self.add_place(id, BlockLocation { segment, ..*place });
+            }
+        }
+    }
+
+    fn add_place(&mut self, block: Id, place: BlockLocation) {
+        match self.blocks.entry(block) {
+            Entry::Vacant(entry) => {
+                entry.insert(place);
+            }
+            Entry::Occupied(_) => self.further.entry(block).or_default().push(place),
+        }
     }
 
     /// The first place of a block.
@@ -81,11 +118,13 @@ impl Recent {
         self.find(block).into_iter().chain(further.copied())
     }
 
-    /// Removes these packs' places; blocks that no other pack holds are forgotten.
-    pub fn exclude_packs(&mut self, packs: &HashSet<Id>) {
-        let excluded: HashSet<u32> = packs
-            .iter()
-            .filter_map(|id| self.pack_numbers.get(id).copied())
+    /// Removes the places in packs for which this holds; blocks that no other pack has are
+    /// forgotten.
+    pub fn exclude_packs(&mut self, is_excluded: impl Fn(&PackEntry) -> bool) {
+        let excluded: HashSet<u32> = (0..)
+            .zip(&self.packs)
+            .filter(|(_, pack)| is_excluded(pack))
+            .map(|(number, _)| number)
             .collect();
         if excluded.is_empty() {
             return;

@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-use crate::contents::{BlockKind, Codec};
+use crate::contents::{Codec, PackKind};
 use crate::entries::{BlockLocation, PackEntry, SegmentEntry};
 use crate::error::{Error, Result};
 use crate::pages::{PageFile, PageKeys, Record, Section};
@@ -26,13 +26,16 @@ use tabane_storage::{ID_LEN, Id};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PackRecord {
     pub id: Id,
+    /// Of its contents: others may be said to be in the same pack.
+    pub fingerprint: u64,
     pub salt: [u8; 32],
     pub len: u64,
     pub first_segment: u32,
     pub segments: u32,
     pub first_block: u32,
     pub blocks: u32,
-    pub is_tree: bool,
+    /// The number of a [`PackKind`].
+    pub kind: u8,
 }
 
 /// A block, with the number of its segment.
@@ -270,10 +273,11 @@ impl Run {
         Ok(self.matches(id)?.nth(1).is_none())
     }
 
-    /// Lets the blocks of these packs not count.
-    pub fn exclude_packs(&mut self, packs: &HashSet<Id>) -> Result<()> {
-        for id in packs {
-            if let Some(pack) = self.find_pack(id)? {
+    /// Lets the blocks of packs not count for which this holds.
+    pub fn exclude_packs(&mut self, is_excluded: impl Fn(&PackEntry) -> bool) -> Result<()> {
+        for number in 0..self.footer.packs.count {
+            let pack: PackRecord = self.record(&self.footer.packs, number)?;
+            if is_excluded(&pack.into()) {
                 self.exclude(&pack);
             }
         }
@@ -334,22 +338,34 @@ impl Run {
 
     /// The segments of a pack.
     pub fn segments_of(&self, pack: &Id) -> Result<Option<Range<u32>>> {
-        let found = self.find_pack(pack)?;
-        Ok(found.map(|pack| pack.first_segment..pack.first_segment + pack.segments))
+        let found = self.find_packs(pack)?;
+        // They are neighbours, as the packs are.
+        Ok(found.first().zip(found.last()).map(|(first, last)| {
+            first.first_segment..last.first_segment.saturating_add(last.segments)
+        }))
     }
 
-    fn find_pack(&self, id: &Id) -> Result<Option<PackRecord>> {
+    /// What is said of a pack: once, if nobody lies.
+    fn find_packs(&self, id: &Id) -> Result<Vec<PackRecord>> {
         let (mut low, mut high) = (0, self.footer.packs.count);
         while low < high {
             let middle = low + (high - low) / 2;
             let pack: PackRecord = self.record(&self.footer.packs, middle)?;
-            match pack.id.cmp(id) {
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Greater => high = middle,
-                std::cmp::Ordering::Equal => return Ok(Some(pack)),
+            if pack.id < *id {
+                low = middle + 1
+            } else {
+                high = middle
             }
         }
-        Ok(None)
+        let mut found = Vec::new();
+        for number in low..self.footer.packs.count {
+            let pack: PackRecord = self.record(&self.footer.packs, number)?;
+            if pack.id != *id {
+                break;
+            }
+            found.push(pack);
+        }
+        Ok(found)
     }
 
     /// What a failed read means: a damaged run goes, so that the next one to come makes another.
@@ -422,10 +438,11 @@ impl From<PackRecord> for PackEntry {
         Self {
             id: record.id,
             salt: record.salt,
-            kind: if record.is_tree {
-                BlockKind::Tree
-            } else {
-                BlockKind::Data
+            kind: match record.kind {
+                0 => PackKind::Data,
+                1 => PackKind::Tree,
+                2 => PackKind::WriterData,
+                _ => PackKind::WriterTree,
             },
             len: record.len,
         }
@@ -555,7 +572,7 @@ impl Record for SegmentEntry {
 }
 
 impl Record for PackRecord {
-    const LEN: usize = ID_LEN + 32 + 8 + 16 + 1;
+    const LEN: usize = ID_LEN + 32 + 8 + 16 + 1 + 8;
 
     fn encode(&self, out: &mut [u8]) {
         out[..32].copy_from_slice(&self.id.0);
@@ -568,7 +585,8 @@ impl Record for PackRecord {
             self.blocks,
         ];
         put(&mut out[72..88], &numbers);
-        out[88] = u8::from(self.is_tree);
+        out[88] = self.kind;
+        out[89..].copy_from_slice(&self.fingerprint.to_le_bytes());
     }
 
     fn decode(bytes: &[u8]) -> Self {
@@ -584,7 +602,8 @@ impl Record for PackRecord {
             segments,
             first_block,
             blocks,
-            is_tree: bytes[88] != 0,
+            kind: bytes[88],
+            fingerprint: u64::from_le_bytes(*bytes.last_chunk().expect("a record ends with it")),
         }
     }
 }

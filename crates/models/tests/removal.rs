@@ -33,6 +33,31 @@ fn a_backup_a_prune_and_a_forget_lose_nothing_in_any_order() {
     assert_holds("the same with a cache, and all is forgotten", cached);
 }
 
+#[test]
+fn a_write_only_key_changes_nothing_of_that() {
+    let mut model = Removal::new(1, 1);
+    model.write_only = 1;
+    let found = assert_holds("a backup with a write-only key, a prune", model.clone());
+    // It cannot copy, and is made again as another backup.
+    let never = ["a backup copies out of condemned packs"];
+    assert_eq!(found.never, never, "the model never gets that far");
+    model.cached = 1;
+    model.forgets_all = true;
+    assert_holds("the same with a cache, and all is forgotten", model);
+}
+
+#[test]
+fn what_a_prune_has_verified_stays_named() {
+    let mut model = Removal::new(1, 2);
+    model.write_only = 1;
+    model.forgets_all = true;
+    model.prunes_follow = true;
+    model.judgements = vec![Judgement::AllDead];
+    // The other prune has removed what the write-only key said of it.
+    assert_refuted_somehow(Rule::VerifiedStays, model.clone(), CONFIRMED_IS_WHOLE);
+    assert_holds("a backup with a write-only key, then two prunes", model);
+}
+
 /// Wants the model without `rules` to break an invariant, and prints how.
 fn assert_refuted(rules: &[Rule], model: Removal, invariant: &str) {
     let since = Instant::now();

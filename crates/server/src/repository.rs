@@ -177,6 +177,7 @@ impl Repository {
             ObjectKind::Copy,
             ObjectKind::Snapshot,
             ObjectKind::Index,
+            ObjectKind::Unverified,
             ObjectKind::Pack,
         ];
         for kind in kinds {

@@ -18,21 +18,26 @@ pub fn needed(operation: Operation) -> (Role, Option<(Role, Unless)>) {
         Operation::Get(_) | Operation::Stat(_) | Operation::List(_) => (Role::Read, None),
         Operation::Put(name) => match name.kind {
             ObjectKind::Client => (Role::Read, None),
-            ObjectKind::Pack | ObjectKind::Index | ObjectKind::Snapshot | ObjectKind::Pending => {
-                (Role::Append, None)
-            }
+            ObjectKind::Pack
+            | ObjectKind::Index
+            | ObjectKind::Unverified
+            | ObjectKind::Snapshot
+            | ObjectKind::Pending => (Role::Append, None),
             ObjectKind::Config | ObjectKind::Key | ObjectKind::Copy => {
                 (Role::Admin, Some((Role::Append, Unless::New)))
             }
-            ObjectKind::Removal | ObjectKind::Target | ObjectKind::Set | ObjectKind::Deleted => {
-                (Role::Admin, None)
-            }
+            ObjectKind::Removal
+            | ObjectKind::Forgotten
+            | ObjectKind::Target
+            | ObjectKind::Set
+            | ObjectKind::Deleted => (Role::Admin, None),
         },
         Operation::Delete(name) => match name.kind {
             ObjectKind::Client => (Role::Admin, Some((Role::Read, Unless::Own))),
-            ObjectKind::Pending | ObjectKind::Index | ObjectKind::Snapshot => {
-                (Role::Admin, Some((Role::Append, Unless::Own)))
-            }
+            ObjectKind::Pending
+            | ObjectKind::Index
+            | ObjectKind::Unverified
+            | ObjectKind::Snapshot => (Role::Admin, Some((Role::Append, Unless::Own))),
             _ => (Role::Admin, None),
         },
         Operation::Create => (Role::Append, None),

@@ -34,7 +34,7 @@ pub use local::{Draft, LocalStorage, write_whole};
 pub use location::Location;
 pub use name::{Name, ObjectKind};
 pub use object::{ObjectStorage, RemoteLocation, Service};
-pub use options::{Event, EventKind, Notice, RemoteOptions, TlsOptions};
+pub use options::{Event, EventKind, Lock, LockMode, Notice, RemoteOptions, TlsOptions};
 pub use progress::{Outcome, Progress};
 pub use role::Role;
 pub use served::{ServedLocation, ServedStorage, ServerCredentials, is_repository_name};

@@ -90,6 +90,10 @@ impl Location {
     /// When the environment lacks settings of the service.
     pub fn open(&self, options: &RemoteOptions) -> crate::error::Result<Arc<dyn Storage>> {
         Ok(match self {
+            Self::Directory(_) | Self::Sftp(_) | Self::Served(_) if options.lock.is_some() => {
+                let text = "only S3, and what imitates it, locks objects";
+                return Err(StorageError::new(StorageErrorKind::Unsupported, text));
+            }
             Self::Directory(path) => Arc::new(LocalStorage::new(path)),
             Self::Remote(remote) => Arc::new(ObjectStorage::connect(remote, options)?),
             Self::Sftp(place) => Arc::new(SftpStorage::connect(place, options)?),

@@ -34,16 +34,22 @@ pub enum ObjectKind {
     Deleted,
     /// A copy of the config or of a key.
     Copy,
+    /// A segment of the index that a client with a write-only key wrote, and nobody verified yet.
+    Unverified,
+    /// A record of snapshots that were removed.
+    Forgotten,
 }
 
 impl ObjectKind {
     /// All kinds in every repository, in the order of dependence.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Config,
         Self::Key,
         Self::Copy,
         Self::Pack,
+        Self::Unverified,
         Self::Index,
+        Self::Forgotten,
         Self::Snapshot,
         Self::Pending,
         Self::Removal,
@@ -72,6 +78,8 @@ impl ObjectKind {
             Self::Set => "sets",
             Self::Deleted => "deleted",
             Self::Copy => "copies",
+            Self::Unverified => "unverified",
+            Self::Forgotten => "forgotten",
         }
     }
 }
@@ -81,7 +89,14 @@ impl ObjectKind {
     pub fn is_transient(self) -> bool {
         matches!(
             self,
-            Self::Pending | Self::Removal | Self::Client | Self::Set | Self::Deleted | Self::Copy
+            Self::Pending
+                | Self::Removal
+                | Self::Client
+                | Self::Set
+                | Self::Deleted
+                | Self::Copy
+                | Self::Unverified
+                | Self::Forgotten
         )
     }
 }

@@ -52,6 +52,43 @@ impl Event {
     }
 }
 
+/// Object lock of new objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lock {
+    /// For how long what is needed is locked at least.
+    pub period: Duration,
+    /// Who can end a lock before its time.
+    pub mode: LockMode,
+}
+
+/// Who can end an object's lock before its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LockMode {
+    /// Users with a special right.
+    #[default]
+    Governance,
+    /// Nobody.
+    Compliance,
+}
+
+impl Lock {
+    /// For how long an object is locked when it is put, or its lock extended: a third longer, so
+    /// that each is extended seldom.
+    pub fn put_period(self) -> Duration {
+        self.period + self.period / 3
+    }
+}
+
+impl LockMode {
+    /// The name in S3.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Governance => "GOVERNANCE",
+            Self::Compliance => "COMPLIANCE",
+        }
+    }
+}
+
 /// Options of a remote storage.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -72,6 +109,8 @@ pub struct RemoteOptions {
     /// The storage class of packs with contents of files, as the service calls it; its default if
     /// nothing is said. Everything else has the default: it is read again and again.
     pub storage_class: Option<String>,
+    /// How new objects are locked; by default not at all.
+    pub lock: Option<Lock>,
 }
 
 /// Options of encrypted connections.
@@ -93,6 +132,7 @@ crate::setters!(RemoteOptions {
     set => notice: Notice,
     set => tls: TlsOptions,
     into => storage_class: Option<String>,
+    into => lock: Option<Lock>,
 });
 
 impl Default for RemoteOptions {
@@ -105,6 +145,7 @@ impl Default for RemoteOptions {
             notice: Arc::new(|_| {}),
             tls: TlsOptions::default(),
             storage_class: None,
+            lock: None,
         }
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Result, StorageErrorKind};
 use crate::id::Id;
 use crate::name::{Name, ObjectKind};
+use crate::options::Lock;
 
 /// Bytes of an object at most; longer ones are not read.
 pub const OBJECT_LEN_MAX: u64 = 1 << 30;
@@ -161,6 +162,29 @@ pub trait Storage: Any + Send + Sync {
     /// Bytes that are free at the place; `None` where that is not known, as for a bucket.
     fn free_bytes(&self) -> Option<u64> {
         None
+    }
+
+    /// How new objects are locked, if they are.
+    fn lock(&self) -> Option<Lock> {
+        None
+    }
+
+    /// Until when nobody can remove the object for good; nothing if it is not locked.
+    ///
+    /// # Errors
+    /// [`StorageErrorKind::NotFound`]; when that cannot be told.
+    fn locked_until(&self, name: Name) -> Result<Option<SystemTime>> {
+        let _ = name;
+        Ok(None)
+    }
+
+    /// Locks an object until this time, if it is not locked for longer.
+    ///
+    /// # Errors
+    /// [`StorageErrorKind::Unsupported`], [`StorageErrorKind::NotFound`].
+    fn extend_lock(&self, name: Name, until: SystemTime) -> Result<()> {
+        let _ = (name, until);
+        Err(StorageErrorKind::Unsupported.into())
     }
 
     /// Removes temporary files of interrupted writes that are at least this old; returns their

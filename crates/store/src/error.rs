@@ -76,6 +76,15 @@ pub enum Error {
          copy"
     )]
     NoKeys,
+    /// A write-only key was used for something that needs a full key.
+    #[error("the key in use can only write backups: {0} needs the password of a full key")]
+    WriteOnly(String),
+    /// The repository cannot have write-only keys.
+    #[error("this repository cannot have write-only keys: {0}")]
+    NoWriteOnlyKeys(&'static str),
+    /// An object is as its name says, and nobody has made it who could have.
+    #[error("{0} was made without a key of this repository that may make it, so it does not count")]
+    Foreign(String),
     /// No key of the repository opens with this password.
     #[error("wrong password: it opens none of the {keys} key(s) of the repository at {location}")]
     WrongPassword {
@@ -164,6 +173,9 @@ pub enum Error {
     /// No snapshot has that name.
     #[error("no snapshot matches {0:?}")]
     NoSnapshot(String),
+    /// A snapshot that was to be given up as lost is there.
+    #[error("snapshot {} is there, so it is not lost", .0.short())]
+    SnapshotThere(Id),
     /// Blocks that a repair of snapshots would give up may be in packs without an index.
     #[error("what snapshots miss is in packs that no index object names")]
     PacksUnindexed,

@@ -7,6 +7,7 @@ mod format;
 mod operations;
 
 pub use access::location::Location;
+pub use access::memory::{Memory, Rollback};
 pub use access::repository::{InitOptions, Repository};
 pub use access::{
     browse, client, file_reader, layout, lister, segment_cache, snapshots as snapshot,
@@ -16,6 +17,7 @@ pub use format::config::{BLOCK_HASHES, Config, parse_block_hash};
 pub use format::crypto::FORMAT;
 pub use format::key::Password;
 pub use format::snapshot::{Filter, Snapshot};
+pub use format::writer_key::WriterId;
 pub use format::{chunker, compress, entry, host, key, owners, tally};
 /// A moment in time, as in [`Snapshot::time`]; prints as RFC 3339, in UTC.
 pub use jiff::Timestamp;
@@ -41,13 +43,25 @@ pub use tabane_striped::cluster::Plan;
 /// change at any time.
 #[doc(hidden)]
 pub mod parts {
+    pub use crate::access::repository::Trust;
     pub use crate::access::{examine, reader, removal};
-    pub use crate::format::crypto::MasterKey;
+    pub use crate::format::crypto::{MasterKey, ObjectKey};
+    pub use crate::format::keyring::Keyring;
+    pub use crate::format::writer_key::WriterKey;
     pub use crate::format::{pack, tree};
     pub use tabane_index as index;
 
     /// The secret from which a repository's keys come.
+    ///
+    /// # Panics
+    /// When the repository was opened with a write-only key.
     pub fn master(repository: &crate::Repository) -> &MasterKey {
-        repository.master()
+        let master = repository.keys().need_master("this");
+        master.expect("a full key opened the repository")
+    }
+
+    /// What opens and seals the objects of a repository.
+    pub fn keys(repository: &crate::Repository) -> &Keyring {
+        repository.keys()
     }
 }

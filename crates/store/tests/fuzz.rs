@@ -67,8 +67,8 @@ macro_rules! fuzz_tests {
     };
 }
 
-fuzz_tests!(object key config footer segment index directory copy snapshot removal client cache
-    patterns request sftp container target set set_file);
+fuzz_tests!(object key config footer segment index unverified writer_object writer_key directory
+    copy snapshot removal client cache patterns request sftp container target set set_file);
 
 /// The cache names its records by number, and each number may be wrong, though the seal is right.
 #[test]

@@ -97,10 +97,10 @@ impl<'a> Crafter<'a> {
             return;
         }
         let (codec, encoded) = self.compressor.encode(&of_kind.raw);
-        let master = parts::master(self.repository);
+        let keys = parts::keys(self.repository);
         let pack = of_kind
             .pack
-            .get_or_insert_with(|| PackWriter::new(master, of_kind.kind, Vec::new()));
+            .get_or_insert_with(|| PackWriter::new(keys, of_kind.kind, Vec::new()));
         pack.push(codec, encoded, std::mem::take(&mut of_kind.blocks));
         of_kind.raw.clear();
         if pack.len() >= PACK_LEN {
@@ -160,6 +160,7 @@ impl<'a> Crafter<'a> {
             retention: None,
             parent: None,
             original: None,
+            writer: None,
             root,
             owners: None,
             program_version: "crafted".to_owned(),

@@ -14,6 +14,10 @@ pub const ACCESS_KEY: &str = "tabane-test";
 pub const SECRET_KEY: &str = "not much of a secret";
 /// The bucket.
 pub const BUCKET: &str = "bucket";
+/// The bucket of a server with object lock.
+pub const LOCKED: &str = "locked";
+
+const ENABLES_LOCK: &str = "x-amz-bucket-object-lock-enabled: true";
 
 /// A server with one bucket; stopped when dropped.
 pub struct Gateway {
@@ -41,6 +45,37 @@ impl Gateway {
     /// Starts a server that speaks TLS.
     pub fn start_with_tls(what: &str, certificate: &Path, key: &Path) -> Option<Self> {
         Self::start_as(what, Some([certificate.to_owned(), key.to_owned()]), false)
+    }
+
+    /// Starts a server with a second bucket, [`LOCKED`], in which objects can be locked.
+    pub fn start_with_lock(what: &str) -> Option<Self> {
+        if program("curl").is_none() {
+            crate::not_checked(what, "curl is not installed");
+            return None;
+        }
+        let gateway = Self::start_as(what, None, true)?;
+        let (made, why) = gateway.request("PUT", &format!("/{LOCKED}"), &[ENABLES_LOCK], "");
+        assert_eq!(made, 200, "{why}");
+        Some(gateway)
+    }
+
+    /// Makes a request that is signed as the only user's; returns its status and the answer's body.
+    pub fn request(&self, method: &str, path: &str, headers: &[&str], body: &str) -> (u16, String) {
+        let headers = headers.iter().flat_map(|header| ["--header", *header]);
+        let output = Command::new("curl")
+            .args(["--silent", "--request", method, "--data-binary", body])
+            .args(["--aws-sigv4", "aws:amz:us-east-1:s3"])
+            .args(["--user", &format!("{ACCESS_KEY}:{SECRET_KEY}")])
+            .args(["--header", "x-amz-content-sha256: UNSIGNED-PAYLOAD"])
+            .args(["--header", "Content-Type:"])
+            .args(headers)
+            .args(["--write-out", "\n%{http_code}"])
+            .arg(format!("http://127.0.0.1:{}{path}", self.port))
+            .output()
+            .expect("curl runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let (answer, status) = text.rsplit_once('\n').unwrap_or_default();
+        (status.parse().unwrap_or_default(), answer.to_owned())
     }
 
     fn start_as(what: &str, tls: Option<[PathBuf; 2]>, keeps: bool) -> Option<Self> {

@@ -96,9 +96,18 @@ pub struct Backup {
     #[arg(long, hide_short_help = true)]
     with_atime: bool,
     /// How hard to compress: off, fastest, auto, max, or a Zstandard level from -7 to 22
-    #[arg(long, value_name = "LEVEL", default_value = "auto", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value = "auto",
+        allow_negative_numbers = true
+    )]
     #[arg(value_parser = parse::<Compression>)]
-    #[arg(env = "TABANE_COMPRESSION", hide_env_values = true, hide_short_help = true)]
+    #[arg(
+        env = "TABANE_COMPRESSION",
+        hide_env_values = true,
+        hide_short_help = true
+    )]
     compression: Compression,
     /// Don't read packs back before they are stored. Doing so finds what faulty memory has changed
     /// since it was hashed
@@ -290,8 +299,12 @@ impl Backup {
         let made = made?;
         report(global, &made, dry_run, &progress)?;
         measure(&made.snapshot.summary, metrics);
+        for sentence in made.rollback.sentences() {
+            warn(format!("{sentence}; see `tabane help forget`, --lost"));
+        }
         whole.map_err(Failure::Other)?;
         Ok(match made.snapshot.summary.errors {
+            0 if !made.rollback.is_none() => Exit::RolledBack,
             0 => Exit::Success,
             _ => Exit::Incomplete,
         })
@@ -322,12 +335,18 @@ impl Backup {
         }
         let mut paths = self.paths.clone();
         for file in &self.files_from {
-            for line in read_lines(file)?.iter().filter(|line| !line.starts_with(b"#")) {
+            for line in read_lines(file)?
+                .iter()
+                .filter(|line| !line.starts_with(b"#"))
+            {
                 let pattern = OsStr::from_bytes(line);
                 let found = tabane_patterns::expand(pattern).map_err(Error::from)?;
                 if found.is_empty() {
                     let pattern = format::path(Path::new(pattern));
-                    warn(format!("nothing matches {pattern}, from {}", format::path(file)));
+                    warn(format!(
+                        "nothing matches {pattern}, from {}",
+                        format::path(file)
+                    ));
                 }
                 paths.extend(found);
             }
@@ -482,6 +501,7 @@ fn report(
         object.append(&mut into_object(json!({
             "dry_run": dry_run,
             "unchanged": made.unchanged,
+            "rollback": made.rollback.sentences(),
             "parent": made.snapshot.parent.map(|id| id.to_string()),
             "files_new": summary.files_new,
             "files_changed": summary.files_changed,

@@ -119,11 +119,15 @@ impl Check {
             latest.insert(snapshot.hostname, snapshot.time);
         }
         if latest.is_empty() {
-            return Ok(vec!["there is no snapshot, and one was expected".to_owned()]);
+            return Ok(vec![
+                "there is no snapshot, and one was expected".to_owned(),
+            ]);
         }
         let now = Timestamp::now();
         let is_late = |time: Timestamp| now.duration_since(time).unsigned_abs() > every;
-        let late = latest.into_iter().filter(|(_, time)| *time < now && is_late(*time));
+        let late = latest
+            .into_iter()
+            .filter(|(_, time)| *time < now && is_late(*time));
         let text = |(host, time): (String, Timestamp)| {
             format!(
                 "the latest snapshot of {} is of {}: see why its backups do not run",
@@ -157,6 +161,7 @@ impl Check {
             warn("packs are in no index: run `tabane repair index` first, and remove nothing");
         }
         let elapsed = progress.elapsed();
+        let is_write_only = repository.is_write_only();
         let failed = report.problems > 0;
         metrics.gauge("problems", "What the latest check found.", report.problems);
         metrics.gauge(
@@ -207,7 +212,17 @@ impl Check {
                 format::count(report.blocks, "block"),
                 format::count(report.index_objects, "index object"),
             ))?;
+            if report.unverified_packs > 0 {
+                output.line(format!(
+                    "{} of write-only keys are not verified: `tabane prune` does that",
+                    format::count(report.unverified_packs, "pack"),
+                ))?;
+            }
             match read_data {
+                ReadData::Nothing if is_write_only => output.line(
+                    "a write-only key reads neither data nor snapshots: only their presence was \
+                     looked at",
+                )?,
                 ReadData::Nothing => output.line(
                     "the data themselves were not read: `tabane check --read-data` does that too",
                 )?,
@@ -247,7 +262,14 @@ impl Check {
                 format::count(incomplete, "object")
             ));
         }
-        if failed {
+        if report.rolled_back > 0 {
+            warn(
+                "somebody has brought back an older state of the repository, or removed snapshots \
+                 from it without a key: find out who can write to it; `tabane forget --lost` gives \
+                 up what is lost",
+            );
+        }
+        if report.problems > report.rolled_back {
             warn(format!(
                 "{} found (see above): keep a copy of the repository as it is, restore what you \
                  need from the snapshots that still can be; then see `tabane repair --help`",
@@ -256,7 +278,13 @@ impl Check {
                     problems => format!("{} problems were", format::grouped(problems)),
                 }
             ));
-            return Ok(Exit::Failure);
+        }
+        if failed {
+            return Ok(if report.problems == report.rolled_back {
+                Exit::RolledBack
+            } else {
+                Exit::Failure
+            });
         }
         Ok(Exit::Success)
     }

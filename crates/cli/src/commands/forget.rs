@@ -35,6 +35,12 @@ Ages, as 1y6m, 14d or 36h, are measured from the latest snapshot. The rules are 
 What only the removed snapshots needed stays in the repository until it is pruned: by --prune, or \
 later by `tabane prune`.
 
+Snapshots of each write-only key are a group of their own. Those that are dated more than a day \
+from the time at which they were stored stay and count for no rule.
+
+Backups and checks report a snapshot that they have seen and that is gone, unless a command of \
+Tabane has removed it. --lost records it as removed.
+
 A snapshot that cannot be read is reported and stays, unless it is named; the exit code is 3 then, \
 and also when one could not be removed.
 
@@ -45,7 +51,8 @@ Examples:
 --keep-yearly 10
   tabane forget -r /mnt/backup --keep-within 14d --keep-within-weekly 2m --keep-monthly unlimited
   tabane forget -r /mnt/backup --host old --tag trial --keep-last 1 --keep-tag keep,always
-  tabane forget -r /mnt/backup --prune 1a2b3c4d")]
+  tabane forget -r /mnt/backup --prune 1a2b3c4d
+  tabane forget -r /mnt/backup --lost --dry-run")]
 pub struct Forget {
     /// Remove just these (an ID, its beginning, or latest)
     #[arg(value_name = "SNAPSHOT")]
@@ -63,6 +70,10 @@ pub struct Forget {
     /// Show what would be removed, and remove nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
+    /// Give up snapshots that are gone without having been removed, so that no client reports them
+    /// any more: those with these whole IDs, or those that this machine misses
+    #[arg(long, hide_short_help = true, conflicts_with = "prune")]
+    lost: bool,
     /// Prune afterwards, if snapshots were removed
     #[arg(long)]
     prune: bool,
@@ -220,6 +231,9 @@ impl Forget {
         let rules = self.keep.rules();
         self.validate(&rules)?;
         let repository = global.open()?;
+        if self.lost {
+            return self.give_up(global, &repository);
+        }
         let (exit, going) = if self.snapshots.is_empty() {
             self.remove_by_rules(global, &repository, &rules, metrics)?
         } else {
@@ -252,8 +266,10 @@ impl Forget {
             warn(format!("{error}; it stays, unless it is named"));
         }
         let (zone, now) = (TimeZone::system(), Timestamp::now());
+        let listed = listing.snapshots.iter().map(|(id, made)| (id, made));
+        let misdated = forget::misdated(repository, listed)?;
         let judge = |group: Group| {
-            let reasons = forget::reasons(rules, &group.snapshots, &zone, now);
+            let reasons = forget::reasons(rules, &group.snapshots, &zone, now, &misdated);
             Judged { group, reasons }
         };
         let groups = forget::group(listing.snapshots, self.group_by);
@@ -302,6 +318,10 @@ impl Forget {
                 "snapshots are either named or chosen by --keep options: leave out the one or the \
                  other",
             ),
+            (_, true) if self.lost => Ok(()),
+            (_, false) if self.lost => {
+                wrong("--lost removes nothing that is there: leave out --keep")
+            }
             (true, true) if !self.unsafe_allow_remove_all => wrong(
                 "nothing says which snapshots stay: use --keep-daily 7 or the like, or name \
                  snapshots to remove",
@@ -344,13 +364,58 @@ impl Forget {
         Ok((exit, named))
     }
 
+    /// Gives up snapshots that are gone: those named, or those that this machine misses.
+    fn give_up(&self, global: &Global, repository: &Repository) -> Result<Exit> {
+        let named = self.snapshots.iter().map(|name| {
+            name.parse().map_err(|_| {
+                Failure::Usage(format!(
+                    "{name} is no whole ID of a snapshot, with 64 digits"
+                ))
+            })
+        });
+        let mut lost = named.collect::<Result<Vec<Id>>>()?;
+        let mut misses = !lost.is_empty();
+        if lost.is_empty() {
+            let rollback = repository.compare_with_memory()?.unwrap_or_default();
+            misses = !rollback.is_none();
+            lost = rollback.missing;
+        }
+        if misses && !self.dry_run {
+            repository.give_up_snapshots(&lost)?;
+        }
+        if global.json {
+            let ids = lost.iter().map(|id| Value::from(id.to_string()));
+            let mut output = Output::new();
+            output.json(&json!({
+                "message_type": "given_up",
+                "dry_run": self.dry_run,
+                "ids": Value::Array(ids.collect()),
+            }))?;
+            output.finish()?;
+        } else if !global.quiet {
+            let mut output = Output::new();
+            for id in &lost {
+                output.line(format!("lost: {id}"))?;
+            }
+            let count = format::count(lost.len() as u64, "snapshot");
+            output.line(match (misses, self.dry_run) {
+                (false, _) => "this machine misses nothing".to_owned(),
+                (true, true) => format!("dry run: {count} would be given up"),
+                (true, false) => format!("{count} given up: no client reports them any more"),
+            })?;
+            output.finish()?;
+        }
+        Ok(Exit::Success)
+    }
+
     /// Says whether some could not be removed.
     fn remove(&self, global: &Global, repository: &Repository, going: &[Id]) -> Result<bool> {
         let mut removed = 0;
-        for &id in going.iter().filter(|_| !self.dry_run) {
-            match repository.remove_snapshot(id) {
-                Ok(()) => removed += 1,
-                Err(error) => warn(advice::explain(&error)),
+        if !self.dry_run {
+            let failed = repository.remove_snapshots(going)?;
+            removed = (going.len() - failed.len()) as u64;
+            for (_, error) in &failed {
+                warn(advice::explain(error));
             }
         }
         if !global.json && !global.quiet {
@@ -373,6 +438,9 @@ impl Forget {
 pub fn describe(group: &Group) -> String {
     let list = |list: &[String]| format::printable(&list.join(", "));
     let parts = [
+        group
+            .writer
+            .map(|writer| format!("write-only key {}", writer.short())),
         group
             .host
             .as_ref()
@@ -452,6 +520,7 @@ fn group_json(judged: &Judged) -> Value {
         .kept()
         .map(|(kept, matches)| json!({"snapshot": snapshot(kept), "matches": matches}));
     json!({
+        "writer": judged.group.writer.map(|writer| writer.to_string()),
         "host": judged.group.host,
         "paths": judged.group.paths,
         "tags": judged.group.tags,

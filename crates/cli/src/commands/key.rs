@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use tabane_store::key::{self, KdfCost};
-use tabane_store::{Id, ImportedKey, Repository};
+use tabane_store::key::{self, KdfCost, KeyKind};
+use tabane_store::{Error, Id, ImportedKey, Repository};
 
 use crate::advice;
 use crate::args::Global;
@@ -24,6 +24,9 @@ use crate::password;
 Each key is one password for the whole repository. Removing a key does not help against someone \
 who knows its password and has a copy of the key: the data stay encrypted with the same master key.
 
+A write-only key backs up and reads nothing of what is stored, not even what it stored itself. It \
+is for machines that may be broken into.
+
 `key export` prints a key and the config of the repository, without which nothing in it can be \
 decrypted, as numbered lines that fit a page. Whoever has the page needs the password, too. `key \
 import` brings both back from such lines, where they are lost.
@@ -31,6 +34,7 @@ import` brings both back from such lines, where they are lost.
 Examples:
   tabane key list -r /mnt/backup
   tabane key add -r /mnt/backup
+  tabane key add -r /mnt/backup --write-only
   tabane key passwd -r /mnt/backup --new-password-file ~/.config/tabane/password
   tabane key remove -r /mnt/backup 1a2b3c4d
   tabane key export -r /mnt/backup --qr | lp
@@ -45,7 +49,22 @@ enum Action {
     /// List all keys; * marks the one in use
     List,
     /// Add a password
-    Add(NewPassword),
+    #[command(after_help = "\
+With --write-only, the password backs up, deduplicates against everything in the repository and \
+finds unchanged files, and reads nothing. The first such key replaces the config and all index \
+objects of the repository; programs before this version cannot open it afterwards. `tabane prune` \
+with a full key verifies what write-only keys have stored, before other clients rely on it.
+
+Examples:
+  tabane key add -r /mnt/backup --new-password-file second
+  tabane key add -r /mnt/backup --write-only --new-password-file laptop")]
+    Add {
+        /// Make a key that can back up and cannot read
+        #[arg(long)]
+        write_only: bool,
+        #[command(flatten)]
+        new: NewPassword,
+    },
     /// Remove a key, by its ID or the beginning of it
     Remove {
         /// The key to remove; the key in use and the last key stay
@@ -97,13 +116,24 @@ impl Key {
             Action::Import { .. } => unreachable!("it opens no repository"),
             Action::Export { id, qr } => return export(global, &repository, id.as_deref(), qr),
             Action::List => return list(global, &repository),
-            Action::Add(new) => {
-                let id = add(&repository, &new)?;
-                say(
-                    global,
-                    json!({"message_type": "key_added", "id": id.to_string()}),
-                    || format!("added key {}", id.short()),
-                )?;
+            Action::Add { write_only, new } => {
+                let id = if write_only {
+                    add_write_only(&repository, &new)?
+                } else {
+                    add(&repository, &new)?
+                };
+                let is_write_only = write_only || repository.is_write_only();
+                let value = json!({
+                    "message_type": "key_added",
+                    "id": id.to_string(),
+                    "write_only": is_write_only,
+                });
+                let kind = if is_write_only {
+                    "write-only key"
+                } else {
+                    "key"
+                };
+                say(global, value, || format!("added {kind} {}", id.short()))?;
             }
             Action::Remove { id } => {
                 let id = key::find(repository.storage(), &id)?;
@@ -157,21 +187,31 @@ fn list(global: &Global, repository: &Repository) -> Result<Exit> {
                 "username": key.file.username,
                 "hostname": key.file.hostname,
                 "created": key.file.created.to_string(),
+                "write_only": key.file.kind == KeyKind::WriteOnly,
+                "writer": key.file.writer.map(|writer| writer.to_string()),
             })
         });
         output.json(&Value::Array(objects.collect()))?;
         output.finish()?;
         return Ok(exit);
     }
-    let mut table = Table::new(&["ID", "User", "Host", "Created"]);
+    let mut headings = vec!["ID", "User", "Host", "Created"];
+    let has_writers = keys.iter().any(|key| key.file.kind == KeyKind::WriteOnly);
+    headings.extend(has_writers.then_some("Reads"));
+    let mut table = Table::new(&headings);
     for key in &keys {
         let mark = if key.id == in_use { '*' } else { ' ' };
-        table.row(vec![
+        let mut row = vec![
             format!("{mark}{}", key.id.short()),
             format::printable(&key.file.username),
             format::printable(&key.file.hostname),
             format::local_time(key.file.created),
-        ]);
+        ];
+        row.extend(has_writers.then(|| match key.file.writer {
+            None => "everything".to_owned(),
+            Some(writer) => format!("nothing; it writes as {}", writer.short()),
+        }));
+        table.row(row);
     }
     table.print(&mut output)?;
     output.finish()?;
@@ -194,8 +234,12 @@ fn export(global: &Global, repository: &Repository, id: Option<&str>, qr: bool) 
         return Ok(Exit::Success);
     }
     let mut output = Output::new();
+    let kind = match key::load(repository.storage(), id)?.file.kind {
+        KeyKind::Full => "key",
+        KeyKind::WriteOnly => "write-only key",
+    };
     output.line(format!(
-        "Tabane: key {} of the repository {}. Keep it away from the password.",
+        "Tabane: {kind} {} of the repository {}. Keep it away from the password.",
         id.short(),
         repository.config().id.short()
     ))?;
@@ -230,7 +274,11 @@ fn import(global: &Global, file: Option<&Path>) -> Result<Exit> {
         "mended": mended,
     });
     say(global, value, || {
-        let of = format!("key {} of the repository {}", key.short(), repository.short());
+        let of = format!(
+            "key {} of the repository {}",
+            key.short(),
+            repository.short()
+        );
         match &mended[..] {
             [] => format!("{of} and the config are there, as the text has them: nothing to do"),
             mended => format!("{of} is there again; mended: {}", mended.join("; ")),
@@ -263,6 +311,14 @@ fn read(file: Option<&Path>) -> Result<String> {
 fn add(repository: &Repository, new: &NewPassword) -> Result<Id> {
     let password = password::of_new_key(new.new_password_file.as_deref())?;
     Ok(repository.add_key(&password, KdfCost::default())?)
+}
+
+fn add_write_only(repository: &Repository, new: &NewPassword) -> Result<Id> {
+    if repository.is_write_only() {
+        return Err(Error::WriteOnly("adding a write-only key".to_owned()).into());
+    }
+    let password = password::of_new_key(new.new_password_file.as_deref())?;
+    Ok(repository.add_write_only_key(&password, KdfCost::default())?)
 }
 
 fn say(global: &Global, value: Value, text: impl FnOnce() -> String) -> Result<()> {

@@ -53,7 +53,7 @@ impl List {
                 let mut seen = HashSet::new();
                 for (id, _) in repository.list(ObjectKind::Index)? {
                     for (pack, contents) in repository.read_index_segment(id)? {
-                        let kind = match contents.kind {
+                        let kind = match contents.kind.blocks() {
                             BlockKind::Data => "data",
                             BlockKind::Tree => "tree",
                         };

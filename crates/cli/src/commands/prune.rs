@@ -188,6 +188,11 @@ fn report_plan(global: &Global, stats: &PlanStats, dry_run: bool) -> Result<()> 
             "to go since before",
         ),
         line(stats.young_packs, stats.young_bytes, "too young        "),
+        line(
+            stats.unverified_packs,
+            stats.unverified_bytes,
+            "to verify        ",
+        ),
         Some(format!(
             "left unused      {:>11}",
             format::bytes(stats.left_unused_bytes)
@@ -224,6 +229,30 @@ fn report_done(global: &Global, report: &PruneReport, left: u64) -> Result<()> {
         format::bytes(left),
         format::count(report.index_objects, "index object"),
     ))?;
+    if report.verified_packs > 0 {
+        output.line(format!(
+            "verified {} of write-only keys: all clients rely on what is in them now",
+            format::count(report.verified_packs, "pack"),
+        ))?;
+    }
+    if report.refuted_packs > 0 {
+        output.line(format!(
+            "{} of write-only keys do not hold what these keys say (see above): \
+             `tabane check --read-data` names the snapshots that are damaged",
+            format::count(report.refuted_packs, "pack"),
+        ))?;
+    }
+    if report.extended_locks > 0 {
+        let count = format::count(report.extended_locks, "object");
+        output.line(format!("extended the locks of {count} that snapshots need"))?;
+    }
+    for (day, (packs, bytes)) in &report.locked.until {
+        output.line(format!(
+            "{} in {} are locked until {day}: a prune after that removes what is not needed",
+            format::bytes(*bytes),
+            format::count(*packs, "pack"),
+        ))?;
+    }
     if report.waiting_packs > 0 {
         output.line(format!(
             "{} in {} will go with the next prune, when nobody can need them any more",

@@ -69,6 +69,7 @@ impl Snapshots {
                 let groups = group(snapshots, by).into_iter().map(|group| {
                     json!({
                         "group_key": {
+                            "writer": group.writer.map(|writer| writer.to_string()),
                             "hostname": group.host,
                             "paths": group.paths,
                             "tags": group.tags,
@@ -108,6 +109,8 @@ fn print(snapshots: &[(Id, Snapshot)], output: &mut Output) -> Result<()> {
     let described = snapshots.iter().any(|(_, snapshot)| snapshot.description.is_some());
     let mut headings = vec!["ID", "Time", "Host", "Tags", "Size>", "Stored>", "Paths"];
     headings.extend(described.then_some("Description"));
+    let has_writers = snapshots.iter().any(|(_, snapshot)| snapshot.writer.is_some());
+    headings.extend(has_writers.then_some("Write-only key"));
     let mut table = Table::new(&headings);
     for (id, snapshot) in snapshots {
         let lines = |list: &[String]| {
@@ -125,6 +128,8 @@ fn print(snapshots: &[(Id, Snapshot)], output: &mut Output) -> Result<()> {
         ];
         let description = snapshot.description.as_deref().unwrap_or_default();
         row.extend(described.then(|| format::printable(description)));
+        let writer = snapshot.writer.map(|writer| writer.short());
+        row.extend(has_writers.then(|| writer.unwrap_or_default()));
         table.row(row);
     }
     table.print(output)

@@ -57,8 +57,8 @@ impl Tag {
     pub fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.open()?;
         let mut output = Output::new();
-        let mut changed = 0_u64;
         let Selected { snapshots, exit } = self.selection.list(&repository, &self.snapshots)?;
+        let mut changed = Vec::new();
         for (id, mut snapshot) in snapshots {
             let before = snapshot.clone();
             snapshot.tags = self.change(&snapshot.tags);
@@ -74,8 +74,10 @@ impl Tag {
                 continue;
             }
             snapshot.original = Some(snapshot.original.unwrap_or(id));
-            let new = repository.replace_snapshot(id, &snapshot)?;
-            changed += 1;
+            changed.push((id, snapshot));
+        }
+        let replaced = repository.replace_snapshots(&changed)?;
+        for ((id, _), new) in changed.iter().zip(replaced) {
             if global.json {
                 output.json(&json!({
                     "message_type": "changed",
@@ -87,11 +89,12 @@ impl Tag {
             }
         }
         if global.json {
-            output.json(&json!({"message_type": "summary", "changed_snapshots": changed}))?;
+            let summary = json!({"message_type": "summary", "changed_snapshots": changed.len()});
+            output.json(&summary)?;
         } else if !global.quiet {
             output.line(format!(
                 "changed {}",
-                format::count(changed, "snapshot")
+                format::count(changed.len() as u64, "snapshot")
             ))?;
         }
         output.finish()?;

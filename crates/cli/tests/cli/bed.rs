@@ -85,6 +85,7 @@ impl Bed {
         command
             .env("TABANE_REPOSITORY", self.repository())
             .env("TABANE_CACHE_DIR", self.path("cache"))
+            .env("TABANE_STATE_DIR", self.path("state"))
             .env("TABANE_PASSWORD", PASSWORD);
     }
 
@@ -138,6 +139,7 @@ fn without_settings(program: &str) -> Command {
     }
     // Keeps the user's own cache out of the tests.
     command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
     command
 }
 

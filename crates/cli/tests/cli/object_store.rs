@@ -19,7 +19,8 @@ fn command<A: AsRef<OsStr>>(bed: &Bed, url: &str, args: impl IntoIterator<Item =
     let mut command = bed.command(args);
     Gateway::credentials(&mut command)
         .env("TABANE_REPOSITORY", url)
-        .env("TABANE_CACHE_DIR", bed.path("cache"));
+        .env("TABANE_CACHE_DIR", bed.path("cache"))
+        .env("TABANE_STATE_DIR", bed.path("state"));
     command
 }
 

@@ -14,9 +14,11 @@ fn printed(bed: &Bed, columns: Option<u16>, command: &str) -> String {
     let mut shell = Shell::start(&bed.path(""), program.parent().expect("a folder"), columns);
     let repository = bed.repository();
     shell.run(&format!(
-        "export TABANE_PASSWORD='{PASSWORD}' TABANE_REPOSITORY='{}' TABANE_CACHE_DIR='{}'",
+        "export TABANE_PASSWORD='{PASSWORD}' TABANE_REPOSITORY='{}' TABANE_CACHE_DIR='{}' \
+         TABANE_STATE_DIR='{}'",
         repository.display(),
-        bed.path("cache").display()
+        bed.path("cache").display(),
+        bed.path("state").display()
     ));
     shell.run(command).output
 }

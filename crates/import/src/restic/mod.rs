@@ -186,6 +186,7 @@ impl Restic {
             retention: None,
             parent: None,
             original: Some(id),
+            writer: None,
             root: Vec::new(),
             owners: None,
             program_version: file.program_version.unwrap_or_else(|| PROGRAM.to_owned()),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use tabane_index::{
-    BlockKind, Codec, Error, IndexObjects, IndexSegment, PackContents, PageKey, PageKeys, Removed,
+    Codec, Error, IndexObjects, IndexSegment, PackContents, PackKind, PageKey, PageKeys, Removed,
     Segment, TAG_LEN,
 };
 use tabane_storage::{Id, object_id};
@@ -37,7 +37,7 @@ pub fn pack(segments: &[&[u8]]) -> PackContents {
     };
     PackContents {
         salt: [0; 32],
-        kind: BlockKind::Data,
+        kind: PackKind::Data,
         segments: segments.iter().map(segment).collect(),
     }
 }

@@ -3,7 +3,8 @@
 
 use super::steps::Step;
 use super::world::{
-    ATTEMPTS_MAX, Blocks, COPIES_MAX, Packs, Removals, World, bits, place_of_backup, snapshot_of,
+    ATTEMPTS_MAX, Blocks, COPIES_MAX, Objects, Packs, Removals, World, bits, objects_of_backup,
+    place_of_backup, snapshot_of,
 };
 use super::writer::{Writer, Written};
 use super::{Rule, Rules};
@@ -13,6 +14,7 @@ use super::{Rule, Rules};
 enum At {
     #[default]
     ListRemovals,
+    ListUnverified,
     ListObjects,
     ListPacks,
     Write,
@@ -20,6 +22,7 @@ enum At {
     PutPending,
     Check,
     CopyListRemovals,
+    CopyListUnverified,
     CopyListObjects,
     CopyListPacks,
     CopyRead,
@@ -75,6 +78,10 @@ pub struct Job {
     pub needs: Blocks,
     /// Whether it has a cache: it asks for packs only when it reads an index object first.
     pub cached: bool,
+    /// Whether it has a write-only key, and so cannot copy.
+    pub write_only: bool,
+    /// Index objects of all such backups.
+    pub unverified: Objects,
 }
 
 impl Backup {
@@ -97,6 +104,7 @@ impl Backup {
     pub fn step(&self) -> Step {
         match self.at {
             At::ListRemovals | At::CopyListRemovals => Step::IndexListRemovals,
+            At::ListUnverified | At::CopyListUnverified => Step::IndexListUnverified,
             At::ListObjects | At::CopyListObjects => Step::IndexListObjects,
             At::ListPacks | At::CopyListPacks => Step::IndexListPacks,
             At::Write | At::CopyWrite => self.writer.step(),
@@ -117,10 +125,20 @@ impl Backup {
         self.at = match self.at {
             At::ListRemovals => {
                 self.secured = world.removals;
+                if job.write_only {
+                    At::ListUnverified
+                } else {
+                    At::ListObjects
+                }
+            }
+            At::ListUnverified => {
+                // It relies on what it wrote itself.
+                let own = objects_of_backup(job.number);
+                self.named = world.named_by_all(world.objects & own);
                 At::ListObjects
             }
             At::ListObjects => {
-                self.named = world.named_by_all(world.objects);
+                self.named |= world.named_by_all(world.objects & !job.unverified);
                 if job.cached {
                     self.trusted = world.trusted();
                 }
@@ -161,13 +179,22 @@ impl Backup {
                 }
             }
             At::Check if world.removals == self.secured => At::PutSnapshot,
+            // It cannot copy what is condemned: the backup is made again.
+            At::Check if job.write_only => self.refused(At::DropPending),
             At::Check => At::CopyListRemovals,
             At::CopyListRemovals => {
                 self.listed = world.removals;
+                match job.unverified {
+                    0 => At::CopyListObjects,
+                    _ => At::CopyListUnverified,
+                }
+            }
+            At::CopyListUnverified => {
+                self.named = world.named_by_all(world.objects & job.unverified);
                 At::CopyListObjects
             }
             At::CopyListObjects => {
-                self.named = world.named_by_all(world.objects);
+                self.named |= world.named_by_all(world.objects & !job.unverified);
                 At::CopyListPacks
             }
             At::CopyListPacks => self.plan_copy(world, job),

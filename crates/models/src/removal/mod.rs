@@ -15,9 +15,11 @@ pub mod writer;
 use stateright::{Model, Property};
 
 use backup::{Backup, Fate, Job};
-use prune::{End, Judgement, Prune};
+use prune::{End, Judgement, Others, Prune};
 use steps::Step;
-use world::{Blocks, FIRST_NEEDS, FIRST_TREE, World, bits, snapshots_of};
+use world::{
+    Blocks, FIRST_NEEDS, FIRST_TREE, Objects, World, bits, objects_of_backup, snapshots_of,
+};
 
 /// Backups that a model can have.
 pub const BACKUPS_MAX: usize = 3;
@@ -45,6 +47,9 @@ pub enum Rule {
     RewriteWaits,
     /// What it writes names no pack that a removal names, even if the pack is there.
     RewriteDropsCondemned,
+    /// What a prune has verified stays named, whatever others have removed since: they may have
+    /// removed what named it before.
+    VerifiedStays,
     /// A writer leaves its index object if the packs are there, though condemned: somebody may
     /// rely on them already.
     OnlyGoneIsTakenBack,
@@ -73,10 +78,14 @@ pub struct Removal {
     pub backups: Vec<Blocks>,
     /// Backups that trust a cache, as bits.
     pub cached: u8,
+    /// Backups with a write-only key, as bits.
+    pub write_only: u8,
     /// Number of prunes.
     pub prunes: usize,
     /// Whether the snapshots of backups are forgotten too.
     pub forgets_all: bool,
+    /// Prunes begin when all backups have ended: then those that sleep for long can all be tried.
+    pub prunes_follow: bool,
     /// What prunes think of others.
     pub judgements: Vec<Judgement>,
     /// The rules that hold.
@@ -96,8 +105,10 @@ impl Removal {
         Self {
             backups: [0b101, 0b110, 0b100][..backups].to_vec(),
             cached: 0,
+            write_only: 0,
             prunes,
             forgets_all: false,
+            prunes_follow: false,
             judgements: Judgement::ALL.to_vec(),
             rules: Rules::default(),
         }
@@ -108,6 +119,12 @@ impl Removal {
     pub fn without(mut self, rules: &[Rule]) -> Self {
         self.rules = Rules::without(rules);
         self
+    }
+
+    /// Index objects that nobody has verified: those of backups with write-only keys.
+    fn unverified(&self) -> Objects {
+        let backups = bits(self.write_only);
+        backups.fold(0, |objects, backup| objects | objects_of_backup(backup))
     }
 
     /// What the snapshot of a backup needs: its data, and its own tree.
@@ -182,7 +199,13 @@ impl Model for Removal {
                 actions.push(Action::Backup(number));
             }
         }
-        for number in 0..self.prunes {
+        let mut backups = state.backups[..self.backups.len()].iter();
+        let prunes = if self.prunes_follow && !backups.all(Backup::has_ended) {
+            0
+        } else {
+            self.prunes
+        };
+        for number in 0..prunes {
             let prune = &state.prunes[number];
             if prune.judges() {
                 let judged = self.judgements.iter();
@@ -206,12 +229,17 @@ impl Model for Removal {
                     number,
                     needs: self.needs(number),
                     cached: self.cached & 1 << number != 0,
+                    write_only: self.write_only & 1 << number != 0,
+                    unverified: self.unverified(),
                 };
                 next.backups[number].advance(world, job, self.rules);
             }
             Action::Prune(number, judgement) => {
-                let needs = self.all_needs();
-                next.prunes[number].advance(world, number, judgement, &needs, self.rules);
+                let others = Others {
+                    needs: self.all_needs(),
+                    unverified: self.unverified(),
+                };
+                next.prunes[number].advance(world, number, judgement, &others, self.rules);
             }
             Action::Forget(snapshot) => {
                 world.promised &= !(1 << snapshot);

@@ -4,7 +4,7 @@
 use super::steps::Step;
 use super::world::{
     Blocks, FIRST_NEEDS, Objects, PACK_SLOTS, Packs, Removals, Snapshots, World, bits,
-    place_of_prune, rewritten_object, snapshots_of,
+    place_of_prune, rewritten_object, snapshots_of, verified_object,
 };
 use super::writer::{Writer, Written};
 use super::{Rule, Rules};
@@ -33,8 +33,12 @@ enum At {
     ListRemovals,
     ListPending,
     ListSnapshots,
+    ListUnverified,
     ListObjects,
     ListPacks,
+    VerifyCheck,
+    VerifyPut,
+    VerifyDelete,
     Read,
     Write,
     DeletePack,
@@ -48,6 +52,8 @@ enum At {
     DeleteRemoval,
     DeleteSnapshot,
     DeletePending,
+    ListNamed,
+    DeleteUnverified,
     Ended,
 }
 
@@ -65,6 +71,23 @@ pub enum End {
     CannotPrune,
 }
 
+/// What there is besides a prune.
+#[derive(Clone, Debug)]
+pub struct Others {
+    /// The blocks that the snapshots of backups need.
+    pub needs: Vec<Blocks>,
+    /// The index objects of backups with write-only keys.
+    pub unverified: Objects,
+}
+
+/// What a prune does after it has named what it has verified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum Then {
+    Copy,
+    #[default]
+    Delete,
+}
+
 /// What a prune has listed, and what follows from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct View {
@@ -72,6 +95,7 @@ struct View {
     pending: Snapshots,
     snapshots: Snapshots,
     objects: Objects,
+    unverified: Objects,
     packs: Packs,
     judgement: Judgement,
     /// Snapshots that lack something and whose clients seem dead.
@@ -102,6 +126,12 @@ pub struct Prune {
     gone: Packs,
     /// Packs that the removal is to name.
     condemn: Packs,
+    /// Packs that it has verified and is about to name.
+    verified: Packs,
+    /// What is next when they are named.
+    then: Then,
+    /// Unverified index objects that go, when all is done.
+    claims: Objects,
     /// Removals that go if all that they name is gone.
     superseded: Removals,
     /// The removals beside which the index may be rewritten.
@@ -132,8 +162,14 @@ impl Prune {
             At::ListRemovals => Step::ViewListRemovals,
             At::ListPending => Step::ViewListPending,
             At::ListSnapshots => Step::ViewListSnapshots,
+            At::ListUnverified => Step::ViewListUnverified,
             At::ListObjects => Step::ViewListObjects,
             At::ListPacks => Step::ViewListPacks,
+            At::VerifyCheck => Step::VerifyListRemovals,
+            At::VerifyPut => Step::VerifyPutIndex,
+            At::VerifyDelete => Step::VerifyPutIndex,
+            At::ListNamed => Step::VerifyListObjects,
+            At::DeleteUnverified => Step::VerifyDeleteUnverified,
             At::Read => Step::RepackReadPacks,
             At::Write => self.writer.step(),
             At::DeletePack => Step::PruneDeletePack,
@@ -150,13 +186,13 @@ impl Prune {
         }
     }
 
-    /// Takes it; `needs` are the blocks of the snapshots of backups.
+    /// Takes it.
     pub fn advance(
         &mut self,
         world: &mut World,
         number: usize,
         judgement: Judgement,
-        needs: &[Blocks],
+        others: &Others,
         rules: Rules,
     ) {
         let own = 1 << number;
@@ -176,16 +212,39 @@ impl Prune {
             }
             At::ListSnapshots => {
                 self.view.snapshots = world.snapshots;
+                match others.unverified {
+                    0 => At::ListObjects,
+                    _ => At::ListUnverified,
+                }
+            }
+            At::ListUnverified => {
+                self.view.unverified = world.objects & others.unverified;
                 At::ListObjects
             }
             At::ListObjects => {
-                self.view.objects = world.objects;
+                self.view.objects = world.objects & !others.unverified;
                 At::ListPacks
             }
             At::ListPacks => {
                 self.view.packs = world.packs;
                 self.view.judgement = judgement;
-                self.plan(world, number, needs, rules)
+                self.plan(world, number, &others.needs, rules)
+            }
+            // Others have been at work for long: what it knows is old.
+            At::VerifyCheck if world.removals != self.expected => self.end(End::Overtaken),
+            At::VerifyCheck => At::VerifyPut,
+            At::VerifyPut => {
+                world.put_verified(number, std::mem::take(&mut self.verified));
+                self.view.objects |= 1 << verified_object(number);
+                match std::mem::take(&mut self.then) {
+                    _ if !rules.hold(Rule::VerifiedStays) => At::VerifyDelete,
+                    Then::Copy => At::Read,
+                    Then::Delete => At::DeletePack,
+                }
+            }
+            At::VerifyDelete => {
+                world.delete_objects(1 << verified_object(number));
+                self.end(End::Overtaken)
             }
             At::Read if world.packs & self.sources != self.sources => self.end(End::Overtaken),
             At::Read => {
@@ -249,6 +308,18 @@ impl Prune {
                 world.pending &= !take_lowest(&mut self.view.settled);
                 At::DeletePending
             }
+            At::ListNamed => {
+                let named = world.named_by_all(world.objects & !others.unverified);
+                let done = |&object: &usize| world.named_by(object) & !(named | self.gone) == 0;
+                let claims = bits(world.objects & others.unverified).filter(done);
+                self.claims = claims.fold(0, |objects, object| objects | 1 << object);
+                self.gone = 0;
+                At::DeleteUnverified
+            }
+            At::DeleteUnverified => {
+                world.delete_objects(take_lowest(&mut self.claims));
+                At::DeleteUnverified
+            }
             At::Ended => unreachable!("a prune that has ended takes no step"),
         };
         self.pass_over(world, number, rules);
@@ -257,7 +328,9 @@ impl Prune {
     /// Finds out what the snapshots need, and what may go.
     fn plan(&mut self, world: &World, number: usize, needs: &[Blocks], rules: Rules) -> At {
         let view = &mut self.view;
-        let named = world.named_by_all(view.objects);
+        let verified = world.named_by_all(view.objects);
+        let claimed = world.named_by_all(view.unverified) & !verified;
+        let named = verified | claimed;
         let indexed = view.packs & named;
         let there = world.blocks_of(indexed);
         let condemned = world.condemned_by(view.removals);
@@ -300,8 +373,17 @@ impl Prune {
         let mut used: [Blocks; PACK_SLOTS] = [0; PACK_SLOTS];
         for block in bits(reach) {
             // Two prunes differ in which of two places they find.
-            let pack = world.find(block, indexed, condemned, number == 1);
-            used[pack.expect("all of it is there")] |= 1 << block;
+            let in_verified = indexed & !claimed;
+            if world.blocks_of(in_verified) & 1 << block != 0 {
+                let pack = world.find(block, in_verified, condemned, number == 1);
+                used[pack.expect("all of it is there")] |= 1 << block;
+                continue;
+            }
+            // Nobody knows which of these packs has the block, if any.
+            let holding = |pack: &usize| world.blocks(*pack) & 1 << block != 0;
+            bits(indexed & claimed)
+                .filter(holding)
+                .for_each(|pack| used[pack] |= 1 << block);
         }
         let mut repack = 0;
         if !self.second {
@@ -309,6 +391,7 @@ impl Prune {
                 match used[pack] {
                     0 if started_before => {}
                     0 => self.condemn |= 1 << pack,
+                    _ if claimed & 1 << pack != 0 => {}
                     used if used != world.blocks(pack) => repack |= 1 << pack,
                     _ => {}
                 }
@@ -330,14 +413,23 @@ impl Prune {
         if !rules.hold(Rule::RemovalFirst) {
             self.expected &= !(1 << number);
         }
+        if !self.second {
+            self.verified = claimed & view.packs & !condemned & !self.condemn;
+        }
         (view.packs, view.pending, view.snapshots) = (0, 0, 0);
         if copied == 0 || !rules.hold(Rule::CopyOut) {
             self.sources = 0;
-            return At::DeletePack;
+            self.then = Then::Delete;
+        } else {
+            // The copies are written as if nothing were known of removals.
+            self.writer = Writer::new(copied, 0);
+            self.then = Then::Copy;
         }
-        // The copies are written as if nothing were known of removals.
-        self.writer = Writer::new(copied, 0);
-        At::Read
+        match (self.verified, self.then) {
+            (0, Then::Copy) => At::Read,
+            (0, Then::Delete) => At::DeletePack,
+            _ => At::VerifyCheck,
+        }
     }
 
     fn put_removal(&mut self, world: &mut World, number: usize, rules: Rules) -> At {
@@ -370,10 +462,14 @@ impl Prune {
                 }
                 At::DeletePack if self.due == 0 => self.look_for_old(world),
                 At::DeleteOld if self.old == 0 => {
-                    let gone = std::mem::take(&mut self.gone);
+                    let gone = self.gone;
                     let is_over = |&removal: &usize| world.condemned[removal] & !gone == 0;
                     let over = bits(self.superseded & self.view.removals).filter(is_over);
-                    self.superseded = over.fold(0, |set, removal| set | 1 << removal);
+                    let over = over.fold(0, |set, removal| set | 1 << removal);
+                    if self.view.unverified == 0 {
+                        self.gone = 0;
+                    }
+                    self.superseded = over;
                     if !rules.hold(Rule::LastRemovalStays) {
                         self.superseded |= world.removals & 1 << number;
                     }
@@ -382,7 +478,16 @@ impl Prune {
                 }
                 At::DeleteRemoval if self.superseded == 0 => At::DeleteSnapshot,
                 At::DeleteSnapshot if self.view.unconfirmed == 0 => At::DeletePending,
+                At::DeletePending if self.view.settled == 0 && self.view.unverified != 0 => {
+                    self.view.unverified = 0;
+                    self.at = At::ListNamed;
+                    return;
+                }
                 At::DeletePending if self.view.settled == 0 => {
+                    self.end(End::Done);
+                    return;
+                }
+                At::DeleteUnverified if self.claims == 0 => {
                     self.end(End::Done);
                     return;
                 }

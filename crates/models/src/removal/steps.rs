@@ -26,6 +26,7 @@ macro_rules! steps {
 
 steps! {
     IndexListRemovals = "index/list-removals",
+    IndexListUnverified = "index/list-unverified",
     IndexListObjects = "index/list-objects",
     IndexListPacks = "index/list-packs",
     WriterPutPack = "writer/put-pack",
@@ -47,8 +48,13 @@ steps! {
     ViewListRemovals = "view/list-removals",
     ViewListPending = "view/list-pending",
     ViewListSnapshots = "view/list-snapshots",
+    ViewListUnverified = "view/list-unverified",
     ViewListObjects = "view/list-objects",
     ViewListPacks = "view/list-packs",
+    VerifyListRemovals = "verify/list-removals",
+    VerifyPutIndex = "verify/put-index",
+    VerifyListObjects = "verify/list-objects",
+    VerifyDeleteUnverified = "verify/delete-unverified",
     PruneDeletePack = "prune/delete-pack",
     PrunePutRemoval = "prune/put-removal",
     RewriteReadOld = "rewrite/read-old",

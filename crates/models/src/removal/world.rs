@@ -35,7 +35,7 @@ const _: () = assert!(BACKUPS_MAX * ATTEMPTS_MAX < 16);
 const PACKS_OF_BACKUP: usize = 2 + 2 * COPIES_MAX;
 const PACKS_OF_PRUNE: usize = 4;
 const OBJECTS_OF_BACKUP: usize = 2 + 2 * COPIES_MAX;
-const OBJECTS_OF_PRUNE: usize = 5;
+const OBJECTS_OF_PRUNE: usize = 6;
 /// Slots of packs.
 pub const PACK_SLOTS: usize = 2 + BACKUPS_MAX * PACKS_OF_BACKUP + PRUNES_MAX * PACKS_OF_PRUNE;
 const _: () = assert!(PACK_SLOTS <= 32);
@@ -76,6 +76,16 @@ pub fn rewritten_object(prune: usize) -> usize {
     object_of_prune(prune) + 4
 }
 
+/// The slot of the index object that names the packs which a prune has verified.
+pub fn verified_object(prune: usize) -> usize {
+    object_of_prune(prune) + 5
+}
+
+/// The slots of the index objects of a backup.
+pub fn objects_of_backup(backup: usize) -> Objects {
+    ((1 << OBJECTS_OF_BACKUP) - 1) << (1 + backup * OBJECTS_OF_BACKUP)
+}
+
 /// The snapshot of a backup's attempt; bit 0 is the first one.
 pub fn snapshot_of(backup: usize, attempt: u8) -> Snapshots {
     1 << (1 + backup * ATTEMPTS_MAX + usize::from(attempt))
@@ -109,6 +119,8 @@ pub struct World {
     named: u64,
     /// What the objects name that prunes put in the place of others.
     rewritten: [Packs; PRUNES_MAX],
+    /// What the objects name that name what prunes have verified.
+    verified: [Packs; PRUNES_MAX],
     /// Packs that an object which is there named when they were there: a client that has read it
     /// then remembers them.
     remembered: Packs,
@@ -133,6 +145,7 @@ impl World {
             objects: 1,
             named: 0b11,
             rewritten: [0; PRUNES_MAX],
+            verified: [0; PRUNES_MAX],
             remembered: FIRST_PACKS,
             removals: 0,
             condemned: [0; PRUNES_MAX],
@@ -185,6 +198,13 @@ impl World {
         self.remembered |= self.rewritten[prune] & self.packs;
     }
 
+    /// Puts the object that names packs which a prune has verified.
+    pub fn put_verified(&mut self, prune: usize, packs: Packs) {
+        self.verified[prune] = packs;
+        self.objects |= 1 << verified_object(prune);
+        self.remembered |= packs & self.packs;
+    }
+
     /// Deletes index objects. What only they named is forgotten by all caches.
     pub fn delete_objects(&mut self, objects: Objects) {
         self.objects &= !objects;
@@ -198,9 +218,12 @@ impl World {
 
     /// The packs that an index object names.
     pub fn named_by(&self, object: usize) -> Packs {
-        for (prune, packs) in self.rewritten.iter().enumerate() {
+        for prune in 0..PRUNES_MAX {
             if object == rewritten_object(prune) {
-                return *packs;
+                return self.rewritten[prune];
+            }
+            if object == verified_object(prune) {
+                return self.verified[prune];
             }
         }
         let pair = (self.named >> (2 * object)) as u32 & 0b11;

@@ -29,7 +29,8 @@ pub fn measure(args: &Args, nodes: usize) -> Result<()> {
                 format!("cluster:{}", text(&cluster.file())),
             )
             .env("TABANE_PASSWORD", "measured")
-            .env("TABANE_CACHE_DIR", cluster.work.path().join("cache"));
+            .env("TABANE_CACHE_DIR", cluster.work.path().join("cache"))
+            .env("TABANE_STATE_DIR", cluster.work.path().join("state"));
         command
     };
     let log = cluster.work.path().join("log");

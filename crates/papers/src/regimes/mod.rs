@@ -398,7 +398,7 @@ impl Bench {
         let pack = self.pack.get_or_insert_with(|| {
             let buffer = mem::take(&mut self.pack_buffer);
             PackWriter::new(
-                tabane_store::parts::master(&self.repository),
+                tabane_store::parts::keys(&self.repository),
                 BlockKind::Data,
                 buffer,
             )

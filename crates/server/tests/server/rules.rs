@@ -89,6 +89,7 @@ impl Model {
             ObjectKind::Copy,
             ObjectKind::Snapshot,
             ObjectKind::Index,
+            ObjectKind::Unverified,
             ObjectKind::Pack,
         ];
         !self.objects.keys().any(|name| hides.contains(&name.kind))
@@ -101,6 +102,7 @@ impl Model {
             (Role::Append, kind) => match kind {
                 ObjectKind::Pack
                 | ObjectKind::Index
+                | ObjectKind::Unverified
                 | ObjectKind::Snapshot
                 | ObjectKind::Pending => true,
                 ObjectKind::Config | ObjectKind::Key => self.is_new(),
@@ -116,9 +118,13 @@ impl Model {
         match (step.role, name.kind) {
             (Role::Admin, _) => true,
             (_, ObjectKind::Client) => is_own,
-            (Role::Append, ObjectKind::Pending | ObjectKind::Index | ObjectKind::Snapshot) => {
-                is_own
-            }
+            (
+                Role::Append,
+                ObjectKind::Pending
+                | ObjectKind::Index
+                | ObjectKind::Unverified
+                | ObjectKind::Snapshot,
+            ) => is_own,
             _ => false,
         }
     }

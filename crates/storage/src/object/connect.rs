@@ -10,17 +10,24 @@ use object_store::{BackoffConfig, ObjectStore, RetryConfig};
 
 use super::aws_profile;
 use super::location::{RemoteLocation, Service};
+use super::lock::Locker;
 use super::transport::Transport;
 use crate::error::{StorageError, StorageErrorKind};
 use crate::limit::Limiter;
-use crate::options::TlsOptions;
+use crate::options::{Lock, TlsOptions};
 
-/// Makes the client; no request is sent yet.
+/// Makes the client, and what locks objects if the service can do that; no request is sent yet.
 pub fn connect(
     location: &RemoteLocation,
     upload: Option<Arc<Limiter>>,
     tls: &TlsOptions,
-) -> Result<Arc<dyn ObjectStore>, StorageError> {
+    lock: Option<Lock>,
+) -> Result<(Arc<dyn ObjectStore>, Option<Locker>), StorageError> {
+    if lock.is_some() && location.service != Service::S3 {
+        let text = "only S3, and what imitates it, locks objects";
+        return Err(StorageError::new(StorageErrorKind::Unsupported, text));
+    }
+    let mut locker = None;
     // Callers retry, with new signatures and for longer.
     let retry = RetryConfig {
         backoff: BackoffConfig::default(),
@@ -44,7 +51,12 @@ pub fn connect(
                 .with_disable_bulk_delete(true)
                 .with_retry(retry)
                 .with_http_connector(transport(None)?);
-            builder.build().map(|store| Arc::new(store) as _)
+            let transport = transport(None)?;
+            builder.build().map(|store| {
+                let store = Arc::new(store);
+                locker = Some(Locker::new(Arc::clone(&store), transport, lock));
+                store as _
+            })
         }
         Service::GoogleCloud => {
             let builder = GoogleCloudStorageBuilder::from_env()
@@ -71,7 +83,7 @@ pub fn connect(
             builder.build().map(|store| Arc::new(store) as _)
         }
     };
-    built.map_err(|error| {
+    built.map(|store| (store, locker)).map_err(|error| {
         let first = super::first_cause(&error);
         let text = format!("{first}: set {}", location.service.credentials());
         StorageError::new(StorageErrorKind::Permanent, text)

@@ -3,13 +3,14 @@
 mod aws_profile;
 mod connect;
 mod location;
+mod lock;
 mod refusal;
 mod transport;
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -24,11 +25,12 @@ use crate::hash::random;
 use crate::id::Id;
 use crate::limit::Limiter;
 use crate::name::{Name, ObjectKind};
-use crate::options::RemoteOptions;
+use crate::options::{Lock, RemoteOptions};
 use crate::remote::{Attempt, Remote};
 use crate::storage::{Listed, OBJECT_LEN_MAX, Storage, replace_in_two_steps};
 
 pub use location::{RemoteLocation, Service};
+use lock::Locker;
 
 /// Folder of objects that get their names by a copy.
 const TEMPORARY: &str = "tmp";
@@ -62,6 +64,8 @@ pub struct ObjectStorage {
     download: Option<Limiter>,
     /// Storage class of what is seldom read.
     cold_class: Option<String>,
+    /// For services that can lock objects.
+    locker: Option<Locker>,
 }
 
 impl ObjectStorage {
@@ -71,9 +75,10 @@ impl ObjectStorage {
     /// When the environment lacks settings of the service.
     pub fn connect(location: &RemoteLocation, options: &RemoteOptions) -> Result<Self> {
         let upload = options.upload_kib_per_s.map(Limiter::new).map(Arc::new);
-        let store = connect::connect(location, upload, &options.tls)?;
+        let (store, locker) = connect::connect(location, upload, &options.tls, options.lock)?;
         let mut storage = Self::new(store, &location.prefix, location.to_string(), options)?;
         storage.is_webdav = location.service == Service::WebDav;
+        storage.locker = locker;
         Ok(storage)
     }
 
@@ -103,6 +108,7 @@ impl ObjectStorage {
             unconditional: AtomicBool::new(false),
             download: options.download_kib_per_s.map(Limiter::new),
             cold_class: options.storage_class.clone(),
+            locker: None,
         })
     }
 
@@ -116,14 +122,27 @@ impl ObjectStorage {
         self.path(&name.path())
     }
 
+    /// How an object is locked when it is put. Records of clients and of what is about to be are
+    /// removed soon.
+    fn lock_of(&self, name: Name) -> Option<(&Locker, Lock)> {
+        let locker = self.locker.as_ref()?;
+        let lock = locker.lock?;
+        let is_kept = !matches!(name.kind, ObjectKind::Client | ObjectKind::Pending);
+        is_kept.then_some((locker, lock))
+    }
+
     /// Puts an object that must not exist yet, in this storage class.
     async fn put_new(
         &self,
-        path: &Path,
+        name: Name,
         bytes: &Bytes,
         attempt: Attempt,
         class: Option<&String>,
     ) -> Result<()> {
+        let path = &self.object(name);
+        if let Some((locker, lock)) = self.lock_of(name) {
+            return locker.put_new(path, bytes, lock, class).await;
+        }
         if self.is_webdav {
             return self.put_copied(path, bytes, attempt).await;
         }
@@ -159,10 +178,9 @@ impl ObjectStorage {
     /// [`Storage::put`] in this storage class.
     fn put_in_class(&self, name: Name, parts: &[&[u8]], class: Option<&String>) -> Result<()> {
         let bytes = Bytes::from(parts.concat());
-        let path = self.object(name);
         self.remote
             .run(
-                async |attempt| match self.put_new(&path, &bytes, attempt, class).await {
+                async |attempt| match self.put_new(name, &bytes, attempt, class).await {
                     Err(failure)
                         if failure.kind() == StorageErrorKind::AlreadyExists
                             && attempt.is_again =>
@@ -487,12 +505,38 @@ impl Storage for ObjectStorage {
         }
         let bytes = Bytes::from(parts.concat());
         let path = self.object(name);
-        self.remote
-            .run(async |_| {
+        let put = async |_| match self.lock_of(name) {
+            Some((locker, lock)) => locker.replace(&path, &bytes, lock).await,
+            None => {
                 let put = self.store.put(&path, bytes.clone().into()).await;
                 put.map(drop).map_err(explain)
-            })
-            .map_err(|error| error.about(name))
+            }
+        };
+        self.remote.run(put).map_err(|error| error.about(name))
+    }
+
+    fn lock(&self) -> Option<Lock> {
+        self.locker.as_ref()?.lock
+    }
+
+    fn locked_until(&self, name: Name) -> Result<Option<SystemTime>> {
+        let Some(locker) = &self.locker else {
+            return Ok(None);
+        };
+        let path = self.object(name);
+        let until = self.remote.run(async |_| locker.until(&path).await);
+        until.map_err(|error| error.about(name))
+    }
+
+    fn extend_lock(&self, name: Name, until: SystemTime) -> Result<()> {
+        let Some((locker, lock)) = self.lock_of(name) else {
+            return Err(StorageErrorKind::Unsupported.into());
+        };
+        let path = self.object(name);
+        let extended = self
+            .remote
+            .run(async |_| locker.extend(&path, lock, until).await);
+        extended.map_err(|error| error.about(name))
     }
 }
 

@@ -139,7 +139,8 @@ impl Transport {
         let mut before = 0;
         loop {
             if let Ok(answer) = tokio::time::timeout(SILENCE_MAX, &mut answer).await {
-                return answer.map_err(|error| explain(&error));
+                // The URL may be a signed one.
+                return answer.map_err(|error| explain(&error.without_url()));
             }
             let now = sent.load(Ordering::Relaxed);
             if std::mem::replace(&mut before, now) == now {
@@ -186,14 +187,25 @@ impl HttpConnector for Transport {
 #[async_trait]
 impl HttpService for Transport {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let response = self.exchange(request).await.map_err(failed)?;
+        self.judge(response).await.map_err(failed)
+    }
+}
+
+impl Transport {
+    /// Sends a request and returns the answer, whatever it is.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn exchange(&self, request: HttpRequest) -> Result<HttpResponse, StorageError> {
         let (parts, body) = request.into_parts();
         let url: reqwest::Url = match parts.uri.to_string().parse() {
             Ok(url) => url,
             Err(_) => {
-                return Err(failed(StorageError::new(
+                return Err(StorageError::new(
                     StorageErrorKind::Permanent,
                     "it is no URL",
-                )));
+                ));
             }
         };
         let host = url.host_str().unwrap_or_default().to_owned();
@@ -208,7 +220,7 @@ impl HttpService for Transport {
         if let Some((name, password)) = &self.login {
             let builder = reqwest::RequestBuilder::from_parts(self.client.clone(), request);
             let built = builder.basic_auth(name, Some(password)).build();
-            request = built.map_err(|error| failed(explain(&error)))?;
+            request = built.map_err(|error| explain(&error))?;
         }
         let answer = self.send(request, &sent).await;
         let is_refused = !answer
@@ -219,12 +231,9 @@ impl HttpService for Transport {
                 "there are no credentials: set {}",
                 self.service.credentials()
             );
-            return Err(failed(StorageError::new(
-                StorageErrorKind::Unauthorized,
-                text,
-            )));
+            return Err(StorageError::new(StorageErrorKind::Unauthorized, text));
         }
-        let mut response = answer.map_err(failed)?;
+        let mut response = answer?;
         let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
         let body = reqwest::Body::from(response).map_err(|error| failed(explain(&error)));
         let mut response = HttpResponse::new(HttpResponseBody::new(body));
@@ -234,7 +243,7 @@ impl HttpService for Transport {
         } else {
             status
         };
-        self.judge(response).await.map_err(failed)
+        Ok(response)
     }
 }
 

@@ -4,10 +4,9 @@ use tabane_engine::{Algorithm, Hasher};
 
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
-use crate::format::crypto::HEADER_LEN;
+use crate::format::crypto::ObjectKey;
 use crate::format::pack::{self, PackContents, SegmentReader};
 use tabane_storage::Id;
-use tabane_storage::ObjectKind;
 
 /// Decoded bytes whose blocks are hashed together.
 const BATCH_LEN: usize = 4 << 20;
@@ -36,13 +35,12 @@ impl Examiner {
         what: &str,
         mut problem: impl FnMut(Error, &[(Id, u32)]),
     ) -> Result<()> {
-        let master = repository.master();
-        if pack::read_contents(master, bytes, what)? != *expected {
+        let key = &repository.keys().pack_key(bytes, what)?;
+        if pack::read_contents_with(key, bytes, what)? != *expected {
             let why = "its footer is not what the index says";
             return Err(Error::damaged(what, why));
         }
-        let key = master.object_key(ObjectKind::Pack, &expected.salt);
-        let mut rest = &bytes[HEADER_LEN..];
+        let mut rest = &bytes[expected.kind.head_len()..];
         let (mut batch, mut batch_len) = (Vec::new(), 0);
         for (number, segment) in expected.segments.iter().enumerate() {
             let sealed = rest
@@ -56,7 +54,7 @@ impl Examiner {
             let name = || what.to_owned();
             let opened = self
                 .segments
-                .open_into(&key, number, segment.codec, sealed, raw, name);
+                .open_into(key, number, segment.codec, sealed, raw, name);
             match opened {
                 Ok(()) => {
                     batch.extend(&segment.blocks);
@@ -73,13 +71,14 @@ impl Examiner {
         Ok(())
     }
 
-    /// Compares the bytes of a pack with what it should hold, by the checksums of its segments.
+    /// Compares the bytes of a pack, whose key is `key`, with what it should hold, by the checksums
+    /// of its segments.
     ///
     /// # Errors
     /// The reason why the pack would not be read as it was written.
     pub fn verify(
         &mut self,
-        repository: &Repository,
+        key: &ObjectKey,
         bytes: &[u8],
         expected: &PackContents,
         checksums: &[Checksum],
@@ -88,12 +87,10 @@ impl Examiner {
             Error::Damaged { why, .. } => why,
             error => error.to_string(),
         };
-        let master = repository.master();
-        if pack::read_contents(master, bytes, "it").map_err(why)? != *expected {
+        if pack::read_contents_with(key, bytes, "it").map_err(why)? != *expected {
             return Err("its footer is not what was written".to_owned());
         }
-        let key = master.object_key(ObjectKind::Pack, &expected.salt);
-        let mut rest = &bytes[HEADER_LEN..];
+        let mut rest = &bytes[expected.kind.head_len()..];
         for (number, segment) in expected.segments.iter().enumerate() {
             let (sealed, behind) = rest.split_at(segment.stored_len as usize);
             rest = behind;
@@ -102,7 +99,7 @@ impl Examiner {
             let raw = &mut self.decoded[..];
             let opened =
                 self.segments
-                    .open_into(&key, number, segment.codec, sealed, raw, String::new);
+                    .open_into(key, number, segment.codec, sealed, raw, String::new);
             opened.map_err(why)?;
             if !checksums[number].fits(&self.decoded) {
                 return Err(format!("segment {number} does not match its checksum"));

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use crate::error::{Error, Result};
 use crate::format::copies::{self, Copies};
-use crate::format::crypto::{FORMAT, MasterKey, format_of};
-use crate::format::key::{self, Key, Password};
+use crate::format::crypto::{FORMAT, format_of};
+use crate::format::key::{self, Key, Password, Unwrapped};
 use tabane_storage::{Id, Name, ObjectKind, Storage, StorageErrorKind};
 
 /// What opens a repository.
 pub struct Found {
-    pub master: MasterKey,
+    pub secret: Unwrapped,
     /// The key that the password opened.
     pub key: Id,
     /// Where the config is: its own object, or a copy.
@@ -74,13 +74,12 @@ pub fn find(storage: &dyn Storage, password: &Password, error: &Error) -> Option
     configs.extend(copied.map(|(id, bytes)| (Name::new(ObjectKind::Copy, id), bytes)));
     for Candidate { key, .. } in keys {
         // One that is hostile or of a newer format says nothing about the others.
-        let Ok(Some(master)) = key.unwrap(password) else {
+        let Ok(Some(secret)) = key.unwrap(password) else {
             continue;
         };
-        let mut readable = configs.iter().filter(|(_, sealed)| {
-            let opened = master.open_object(ObjectKind::Config, sealed.clone(), "config");
-            opened.is_ok()
-        });
+        let mut readable = configs
+            .iter()
+            .filter(|(_, sealed)| secret.accepts_config(sealed).is_ok());
         let Some((name, sealed)) = readable.next() else {
             continue;
         };
@@ -91,7 +90,7 @@ pub fn find(storage: &dyn Storage, password: &Password, error: &Error) -> Option
             key: key.id,
             config_name: *name,
             sealed_config: sealed.clone(),
-            master,
+            secret,
             damaged,
         });
     }

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tabane_storage::{RemoteOptions, Storage};
+use tabane_storage::{RemoteOptions, Storage, StorageError, StorageErrorKind};
 use tabane_striped::cluster::{self, Plan};
 
 /// Forms of locations beside those of a single place, for messages.
@@ -51,6 +51,10 @@ impl Location {
     ) -> tabane_storage::Result<Arc<dyn Storage>> {
         match self {
             Self::Single(place) => place.open(options),
+            Self::Striped(_) | Self::Cluster(_) if options.lock.is_some() => {
+                let text = "objects of several places cannot be locked together";
+                Err(StorageError::new(StorageErrorKind::Unsupported, text))
+            }
             Self::Striped(file) => Ok(Arc::new(tabane_striped::set_file::open_file(
                 file, options,
             )?)),

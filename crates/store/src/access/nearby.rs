@@ -1,5 +1,5 @@
-//! Objects of a far repository that are kept on this machine: snapshots, removals, and the parts of
-//! packs that hold directories.
+//! Objects of a far repository that are kept on this machine: snapshots, removals, records of
+//! removed snapshots, and the parts of packs that hold directories.
 //!
 //! They are kept as they are stored, sealed, in the folder that the repository has in the local
 //! cache. Whoever reads them checks them as if they came from the storage, and what is damaged is
@@ -245,7 +245,10 @@ impl Nearby {
     }
 
     fn path_of(&self, name: Name) -> Option<PathBuf> {
-        let kept = matches!(name.kind, ObjectKind::Snapshot | ObjectKind::Removal);
+        let kept = matches!(
+            name.kind,
+            ObjectKind::Snapshot | ObjectKind::Removal | ObjectKind::Forgotten
+        );
         let folder = self.folder_of(name.kind).filter(|_| kept)?;
         Some(folder.join(name.id.to_string()))
     }

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::format::entry::{Entry, Piece};
 use crate::format::pack::SegmentReader;
 use crate::format::tree;
-use tabane_index::{BlockKind, Index};
+use tabane_index::{BlockKind, BlockLocation, Index};
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
 
@@ -88,12 +88,16 @@ fn read_window_ahead(repository: &Repository, window: Window, range: Range<u32>)
 /// Decoded segments kept by a reader: the next blocks are usually neighbours.
 const CACHED_SEGMENTS: usize = 16;
 
+/// A decoded segment: its pack, its number there, and whether what was said of it is verified.
+/// Something else may be said of the same segment, so that it decodes to other bytes.
+type Cached = (Id, u32, bool);
+
 /// Reads blocks, one caller at a time; make one for each thread.
 pub struct BlockReader {
     repository: Repository,
     segments: SegmentReader,
-    /// Segments by pack and number, the latest used at the back.
-    cache: VecDeque<(Id, u32, Arc<[u8]>)>,
+    /// Decoded segments, the latest used at the back.
+    cache: VecDeque<(Cached, Arc<[u8]>)>,
     /// All directories of a tree are wanted, not only some.
     is_of_trees: bool,
 }
@@ -140,7 +144,7 @@ impl BlockReader {
     /// When the storage fails or the segment is damaged.
     pub fn read_segment(&mut self, index: &Index, number: u32) -> Result<Vec<u8>> {
         if self.repository.is_far()
-            && index.pack(index.segment(number)?.pack)?.kind == BlockKind::Tree
+            && index.pack(index.segment(number)?.pack)?.kind.blocks() == BlockKind::Tree
             && let Some(segment) = self.read_in_window(index, number)?
         {
             return Ok(segment);
@@ -166,12 +170,11 @@ impl BlockReader {
             }
         }
         let start = range.start;
+        let key = self.repository.pack_key(&pack, None)?;
         let bytes = fetch_window(&self.repository, window, range)?;
         let from = (segment.offset - start) as usize;
         let sealed = bytes.get(from..from + segment.stored_len as usize);
         let opened = sealed.map(|sealed| {
-            let master = self.repository.master();
-            let key = master.object_key(ObjectKind::Pack, &pack.salt);
             let (place, raw_len) = (segment.number as usize, segment.raw_len as usize);
             let what = || Name::new(ObjectKind::Pack, pack.id).to_string();
             self.segments
@@ -193,15 +196,29 @@ impl BlockReader {
         let (first, last) = (&segments[0], &segments[segments.len() - 1]);
         let pack = index.pack(first.pack)?;
         let name = Name::new(ObjectKind::Pack, pack.id);
-        let start = u64::from(first.offset);
         let end = u64::from(last.offset) + u64::from(last.stored_len);
-        let sealed = self
+        // The key of a writer's pack is in front of its first segment: then one read gets both.
+        let is_at_head = first.offset as usize == pack.kind.head_len();
+        let wants_head = pack.kind.is_of_writer()
+            && is_at_head
+            && self.repository.known_pack_key(pack.id).is_none();
+        let from = if wants_head {
+            0
+        } else {
+            u64::from(first.offset)
+        };
+        let mut sealed = self
             .repository
             .storage()
-            .get(name, Some(start..end))
+            .get(name, Some(from..end))
             .map_err(Error::storage("read", name))?;
-        let master = self.repository.master();
-        let key = master.object_key(ObjectKind::Pack, &pack.salt);
+        let key = self
+            .repository
+            .pack_key(&pack, wants_head.then_some(&sealed[..]))?;
+        if wants_head {
+            sealed.drain(..pack.kind.head_len());
+        }
+        let start = u64::from(first.offset);
         let reader = &mut self.segments;
         let mut open = |mut rest: &[u8]| -> Vec<Result<Vec<u8>>> {
             let opened = segments.iter().map(|segment| {
@@ -232,13 +249,15 @@ impl BlockReader {
     }
 
     /// Reads a segment, through the cache.
-    fn cached_segment(&mut self, index: &Index, number: u32) -> Result<Arc<[u8]>> {
+    fn cached_segment(
+        &mut self,
+        index: &Index,
+        number: u32,
+        is_verified: bool,
+    ) -> Result<Arc<[u8]>> {
         let segment = index.segment(number)?;
-        let (pack, place) = (index.pack(segment.pack)?.id, segment.number);
-        let found = self
-            .cache
-            .iter()
-            .position(|(cached, number, _)| *cached == pack && *number == place);
+        let wanted: Cached = (index.pack(segment.pack)?.id, segment.number, is_verified);
+        let found = self.cache.iter().position(|(cached, _)| *cached == wanted);
         let entry = match found.and_then(|at| self.cache.remove(at)) {
             Some(entry) => entry,
             None => {
@@ -246,10 +265,10 @@ impl BlockReader {
                 if self.cache.len() == CACHED_SEGMENTS {
                     self.cache.pop_front();
                 }
-                (pack, place, raw.into())
+                (wanted, raw.into())
             }
         };
-        let raw = Arc::clone(&entry.2);
+        let raw = Arc::clone(&entry.1);
         self.cache.push_back(entry);
         Ok(raw)
     }
@@ -260,19 +279,40 @@ impl BlockReader {
     /// [`Error::MissingBlock`], or when the storage fails or the block is damaged.
     pub fn append_block(&mut self, index: &Index, block: Id, out: &mut Vec<u8>) -> Result<()> {
         let location = index.find(&block)?.ok_or(Error::MissingBlock(block))?;
-        let segment = self.cached_segment(index, location.segment);
-        let (segment, location) = match segment {
-            Ok(segment) => (segment, location),
+        let (segment, range) = match self.block_at(index, block, location) {
+            Ok(found) => found,
             Err(error) => index
                 .places(&block)?
                 .into_iter()
                 .filter(|place| *place != location)
-                .find_map(|place| Some((self.cached_segment(index, place.segment).ok()?, place)))
+                .find_map(|place| self.block_at(index, block, place).ok())
                 .ok_or(error)?,
         };
-        let start = location.offset as usize;
-        out.extend_from_slice(&segment[start..start + location.len as usize]);
+        out.extend_from_slice(&segment[range]);
         Ok(())
+    }
+
+    /// The segment of a place of a block, and where the block is in it. Of a pack that nobody has
+    /// verified, or that its writer may have put anew since, the block is compared with its digest.
+    fn block_at(
+        &mut self,
+        index: &Index,
+        block: Id,
+        place: BlockLocation,
+    ) -> Result<(Arc<[u8]>, Range<usize>)> {
+        let is_verified = index.is_verified(place.segment)?;
+        let segment = self.cached_segment(index, place.segment, is_verified)?;
+        let range = place.offset as usize..(place.offset + place.len) as usize;
+        if !is_verified || index.pack_of(place)?.kind.is_of_writer() {
+            // The segment may have been read by what else is said of the same pack.
+            let bytes = segment.get(range.clone()).unwrap_or_default();
+            let digest = self.repository.config().hash.digest(bytes);
+            if !self.repository.is_block(&block, &digest) || bytes.len() != range.len() {
+                let block = format!("block {block}");
+                return Err(Error::damaged(block, "its bytes do not match its digest"));
+            }
+        }
+        Ok((segment, range))
     }
 
     /// Reads a directory.

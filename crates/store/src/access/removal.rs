@@ -25,7 +25,7 @@ use std::collections::BTreeSet;
 use crate::access::repository::Repository;
 use crate::error::Result;
 pub use crate::format::removal::{Removal, Removals};
-use tabane_storage::{Id, Listed, ObjectKind};
+use tabane_storage::{Id, Listed, Name, ObjectKind};
 
 /// IDs of all removals in the storage.
 ///
@@ -55,11 +55,31 @@ pub(crate) fn list(repository: &Repository) -> Result<Vec<Listed>> {
     }
 }
 
-/// Writes a removal; returns its name.
+/// Writes a removal of these packs; returns its name.
+///
+/// # Errors
+/// [`Error::MigratedMeanwhile`](crate::Error::MigratedMeanwhile) when write-only keys could not
+/// read it; when the storage fails.
+pub(crate) fn save(repository: &Repository, packs: &[Id]) -> Result<Id> {
+    let payload = postcard::to_stdvec(packs).expect("a removal is plain data");
+    let id = repository.put_sealed(ObjectKind::Removal, &payload)?;
+    // Looked at afterwards: a removal from before the first write-only key is made anew for it.
+    repository.verify_presence().inspect_err(|_| {
+        let _ = repository.delete_if_there(Name::new(ObjectKind::Removal, id));
+    })?;
+    Ok(id)
+}
+
+/// Makes removals anew that write-only keys cannot read.
 ///
 /// # Errors
 /// When the storage fails.
-pub(crate) fn save(repository: &Repository, removal: &Removal) -> Result<Id> {
-    let payload = postcard::to_stdvec(removal).expect("a removal is plain data");
-    repository.put_sealed(ObjectKind::Removal, &payload)
+pub(crate) fn sign(repository: &Repository) -> Result<()> {
+    for (id, removal) in repository.read_removals()?.iter() {
+        if removal.is_waiting {
+            save(repository, &removal.packs)?;
+            repository.delete_if_there(Name::new(ObjectKind::Removal, *id))?;
+        }
+    }
+    Ok(())
 }

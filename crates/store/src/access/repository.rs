@@ -2,34 +2,35 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex};
 
 use tabane_engine::{Algorithm, Digest};
 
 use crate::access::early::EarlyLists;
 use crate::access::from_copies::{self, Found};
+use crate::access::index_source::{self, IndexSource};
+use crate::access::memory::{Memory, Recalled};
 use crate::access::nearby::Nearby;
 use crate::access::removal;
 use crate::error::{Error, Result};
 use crate::format::chunker::{Chunker, Chunking};
 use crate::format::config::{Config, parse_block_hash};
 use crate::format::copies;
-use crate::format::crypto::{FORMAT, MasterKey, format_of, parse_header};
-use crate::format::key::{self, KdfCost, Password};
+use crate::format::crypto::{
+    FORMAT, HEADER_LEN, MasterKey, OBJECT_FORMAT, ObjectKey, format_of, parse_header,
+};
+use crate::format::key::{self, KdfCost, Password, Unwrapped};
+use crate::format::keyring::{Keyring, Unsealed};
 use crate::format::removal::{Removal, Removals};
-use tabane_index::{Cache, Index, IndexObjects, IndexSegment, PackContents, PageKeys, Removed};
+use crate::format::writer_key::WriterId;
+use tabane_index::{Cache, Index, IndexSegment, PackContents, PackEntry};
 use tabane_storage::Id;
-use tabane_storage::sync::{both, try_each};
+use tabane_storage::sync::{both, lock, try_each};
 use tabane_storage::{Listed, Name, ObjectKind, Progress, Storage, StorageError, StorageErrorKind};
 use tabane_storage::{object_id, random};
 
 /// Attempts to read all objects that are listed, while others are deleted.
 pub(crate) const READ_ATTEMPTS_MAX: usize = 10;
-
-/// Threads that read objects of the index, each of which may take some MB of memory.
-const INDEX_READERS_MAX: usize = 16;
 
 /// Options of a new repository.
 #[derive(Clone, Copy, Debug)]
@@ -73,17 +74,33 @@ pub struct Repository {
     opened: Arc<Opened>,
     cache: Option<Arc<Cache>>,
     nearby: Arc<Nearby>,
+    memory: Option<Arc<Memory>>,
     progress: Arc<dyn Progress>,
 }
 
 /// State shared by all handles of a repository.
 struct Opened {
     storage: Arc<dyn Storage>,
-    /// Master key, and where it and the config were found.
+    keys: Keyring,
+    /// Where the key and the config were found.
     found: Found,
     config: Config,
     chunker: Chunker,
     early: EarlyLists,
+    /// Keys of packs that write-only keys sealed: to find one costs a read of the pack.
+    pack_keys: Mutex<HashMap<Id, ObjectKey>>,
+}
+
+/// The most keys of packs that are kept.
+const PACK_KEYS_MAX: usize = 1024;
+
+/// Which index objects count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Those whose packs are known to hold what they say: for whoever stores blocks only once.
+    Verified,
+    /// All, the verified ones first: for whoever reads blocks.
+    Any,
 }
 
 impl Repository {
@@ -125,7 +142,7 @@ impl Repository {
             chunker_secret: options.chunker_secret.unwrap_or_else(|| Id(random())),
             features: Vec::new(),
         };
-        let chunker = Chunker::new(config.chunking, &config.chunker_secret)?;
+        Chunker::new(config.chunking, &config.chunker_secret)?;
         if password.is_empty() {
             return Err(Error::Invalid(
                 "the password is empty: choose one".to_owned(),
@@ -143,9 +160,10 @@ impl Repository {
         })?;
         // The config is written last: it makes the repository.
         let master = MasterKey::random();
-        let key = key::add(&*storage, &master, password, options.kdf_cost)?;
         let json = serde_json::to_vec(&config).expect("a config is plain data");
         let sealed = master.seal_config(options.format, &json);
+        let secret = Unwrapped::Master(master);
+        let key = key::add(&*storage, &secret, password, options.kdf_cost)?;
         if let Err(source) = storage.put(Name::CONFIG, &[&sealed]) {
             // The key opens nothing; if it stays, `open` skips it.
             let _ = key::delete(&*storage, key);
@@ -154,19 +172,14 @@ impl Repository {
                 _ => Error::storage("write", Name::CONFIG)(source),
             });
         }
-        let repository = Self::new(Opened {
-            storage,
-            found: Found {
-                master,
-                key,
-                config_name: Name::CONFIG,
-                sealed_config: sealed,
-                damaged: Vec::new(),
-            },
-            config,
-            chunker,
-            early: EarlyLists::default(),
-        });
+        let found = Found {
+            secret,
+            key,
+            config_name: Name::CONFIG,
+            sealed_config: sealed,
+            damaged: Vec::new(),
+        };
+        let repository = Self::new(storage, found, config, EarlyLists::default())?;
         repository.copy_config_and_keys()?;
         Ok(repository)
     }
@@ -194,23 +207,15 @@ impl Repository {
             Ok(found) => found,
             Err(error) => from_copies::find(&*storage, password, &error).ok_or(error)?,
         };
-        let sealed = found.sealed_config.clone();
-        let json = found
-            .master
-            .open_object(ObjectKind::Config, sealed, "config")?;
-        let config: Config =
-            serde_json::from_slice(&json).map_err(|error| Error::damaged("config", error))?;
-        if let Some(feature) = config.features.first() {
-            return Err(Error::UnknownFeature(feature.clone()));
-        }
-        let chunker = Chunker::new(config.chunking, &config.chunker_secret)?;
-        Ok(Self::new(Opened {
-            storage,
-            found,
-            config,
-            chunker,
-            early,
-        }))
+        let config = match &found.secret {
+            Unwrapped::Master(master) => {
+                let sealed = found.sealed_config.clone();
+                let json = master.open_object(ObjectKind::Config, sealed, "config")?;
+                serde_json::from_slice(&json).map_err(|error| Error::damaged("config", error))?
+            }
+            Unwrapped::Writer(writer) => writer.config(),
+        };
+        Self::new(storage, found, config, early)
     }
 
     fn find_originals(storage: &dyn Storage, password: &Password) -> Result<Found> {
@@ -224,12 +229,10 @@ impl Repository {
         })?;
         // A newer format is reported before a password is tried.
         parse_header(ObjectKind::Config, &sealed, "config")?;
-        let (master, key) = key::open(storage, keys?, password, |master| {
-            let opened = master.open_object(ObjectKind::Config, sealed.clone(), "config");
-            opened.map(|_| ())
-        })?;
+        let is_right = |secret: &Unwrapped| secret.accepts_config(&sealed);
+        let (secret, key) = key::open(storage, keys?, password, is_right)?;
         Ok(Found {
-            master,
+            secret,
             key,
             config_name: Name::CONFIG,
             sealed_config: sealed,
@@ -253,15 +256,55 @@ impl Repository {
         &self.opened.found.sealed_config
     }
 
-    fn new(opened: Opened) -> Self {
-        let secret = opened.found.master.storage_secret();
-        opened.storage.learn_secret(&secret);
-        Self {
-            opened: Arc::new(opened),
+    fn new(
+        storage: Arc<dyn Storage>,
+        found: Found,
+        config: Config,
+        early: EarlyLists,
+    ) -> Result<Self> {
+        if let Some(feature) = config.unknown_feature() {
+            return Err(Error::UnknownFeature(feature.to_owned()));
+        }
+        storage.learn_secret(&found.secret.storage_secret().0);
+        Ok(Self {
+            opened: Arc::new(Opened {
+                storage,
+                keys: Keyring::new(found.secret.clone(), config.has_writers()),
+                found,
+                chunker: Chunker::new(config.chunking, &config.chunker_secret)?,
+                config,
+                early,
+                pack_keys: Mutex::default(),
+            }),
             cache: None,
             nearby: Arc::default(),
+            memory: None,
             progress: Arc::new(()),
-        }
+        })
+    }
+
+    /// The same repository after its config was replaced.
+    pub(crate) fn with_config(&self, config: Config, sealed: Vec<u8>) -> Result<Self> {
+        let old = &self.opened.found;
+        let found = Found {
+            secret: old.secret.clone(),
+            key: old.key,
+            config_name: Name::CONFIG,
+            sealed_config: sealed,
+            damaged: Vec::new(),
+        };
+        Ok(Self {
+            cache: self.cache.clone(),
+            nearby: Arc::clone(&self.nearby),
+            memory: self.memory.clone(),
+            progress: self.progress.clone(),
+            ..Self::new(
+                Arc::clone(&self.opened.storage),
+                found,
+                config,
+                EarlyLists::default(),
+            )?
+        })
     }
 
     /// Checks that the repository still exists and was not replaced by another one.
@@ -285,10 +328,7 @@ impl Repository {
 
     /// Whether this is a config of this repository, perhaps of another format.
     pub(crate) fn opens_config(&self, sealed: &[u8]) -> bool {
-        let master = self.master();
-        master
-            .open_object(ObjectKind::Config, sealed.to_vec(), "config")
-            .is_ok()
+        self.opened.found.secret.accepts_config(sealed).is_ok()
     }
 
     /// Whether the storage has an object of this name.
@@ -363,9 +403,79 @@ impl Repository {
         &*self.opened.storage
     }
 
-    /// The secret from which object keys are derived.
-    pub(crate) fn master(&self) -> &MasterKey {
-        &self.opened.found.master
+    /// What opens and seals objects.
+    pub(crate) fn keys(&self) -> &Keyring {
+        &self.opened.keys
+    }
+
+    /// Whether the repository was opened with a write-only key: it can be backed up to, and nothing
+    /// that is stored can be read.
+    pub fn is_write_only(&self) -> bool {
+        self.writer().is_some()
+    }
+
+    /// The write-only key that opened the repository, if it is one.
+    pub fn writer(&self) -> Option<WriterId> {
+        self.keys().writer().map(|writer| writer.id)
+    }
+
+    pub(crate) fn set_memory(&mut self, memory: Memory) {
+        self.memory = Some(Arc::new(memory));
+    }
+
+    /// Compares the repository with what this machine has seen before; nothing without a memory.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub(crate) fn recall(&self) -> Result<Option<Recalled>> {
+        let memory = self.memory.as_ref();
+        memory.map(|memory| memory.recall(self)).transpose()
+    }
+
+    /// The highest number of a record of removed snapshots that this machine has seen.
+    pub(crate) fn remembered_number(&self) -> u64 {
+        self.memory.as_ref().map_or(0, |memory| memory.number(self))
+    }
+
+    /// The cache of this handle, if any.
+    pub(crate) fn cache(&self) -> Option<&Cache> {
+        self.cache.as_deref()
+    }
+
+    /// The key of a pack. For one of a write-only key, the pack is read unless `head` has its
+    /// beginning.
+    ///
+    /// # Errors
+    /// [`Error::WriteOnly`]; when the storage fails or the pack is damaged.
+    pub(crate) fn pack_key(&self, pack: &PackEntry, head: Option<&[u8]>) -> Result<ObjectKey> {
+        let name = Name::new(ObjectKind::Pack, pack.id);
+        if !pack.kind.is_of_writer() {
+            let master = self.keys().need_master(&format!("reading {name}"))?;
+            return Ok(master.object_key(ObjectKind::Pack, &pack.salt));
+        }
+        if let Some(key) = self.known_pack_key(pack.id) {
+            return Ok(key);
+        }
+        let key = match head {
+            Some(head) => self.keys().pack_key(head, &name.to_string())?,
+            None => {
+                let head = Some(0..pack.kind.head_len() as u64);
+                let head = self.storage().get(name, head);
+                let head = head.map_err(Error::storage("read", name))?;
+                self.keys().pack_key(&head, &name.to_string())?
+            }
+        };
+        let mut known = lock(&self.opened.pack_keys);
+        if known.len() >= PACK_KEYS_MAX {
+            known.clear();
+        }
+        known.insert(pack.id, key.clone());
+        Ok(key)
+    }
+
+    /// The key of a pack of a write-only key, if it was derived before.
+    pub(crate) fn known_pack_key(&self, pack: Id) -> Option<ObjectKey> {
+        lock(&self.opened.pack_keys).get(&pack).cloned()
     }
 
     /// ID of the key that the password opened.
@@ -378,7 +488,17 @@ impl Repository {
     /// # Errors
     /// An unusable cost, an empty password, or when the storage fails.
     pub fn add_key(&self, password: &Password, cost: KdfCost) -> Result<Id> {
-        let id = key::add(self.storage(), self.master(), password, cost)?;
+        self.add_key_of(&self.keys().secret(), password, cost)
+    }
+
+    /// Adds a password for `secret`; returns the ID of its key.
+    pub(crate) fn add_key_of(
+        &self,
+        secret: &Unwrapped,
+        password: &Password,
+        cost: KdfCost,
+    ) -> Result<Id> {
+        let id = key::add(self.storage(), secret, password, cost)?;
         self.copy_config_and_keys()?;
         Ok(id)
     }
@@ -386,11 +506,12 @@ impl Repository {
     /// Removes a key. The key that opened the repository is refused, so that the last key stays.
     ///
     /// # Errors
-    /// [`Error::KeyInUse`], or when the storage fails.
+    /// [`Error::KeyInUse`], [`Error::WriteOnly`], or when the storage fails.
     pub fn remove_key(&self, id: Id) -> Result<()> {
         if id == self.opened.found.key {
             return Err(Error::KeyInUse(id));
         }
+        self.keys().need_master("removing another key")?;
         self.delete_key(id)
     }
 
@@ -471,7 +592,7 @@ impl Repository {
     /// When the storage fails.
     #[doc(hidden)]
     pub fn put_sealed(&self, kind: ObjectKind, payload: &[u8]) -> Result<Id> {
-        let sealed = self.opened.found.master.seal_object(kind, payload);
+        let sealed = self.keys().seal(kind, payload)?;
         let name = Name::new(kind, object_id(&[&sealed]));
         self.opened
             .storage
@@ -483,39 +604,106 @@ impl Repository {
     /// Reads an object of one part, checks it against its name and opens it.
     ///
     /// # Errors
-    /// When the storage fails or the object is damaged.
+    /// When the storage fails, the object is damaged, or only other keys open it.
     #[doc(hidden)]
     pub fn get_sealed(&self, kind: ObjectKind, id: Id) -> Result<Vec<u8>> {
+        Ok(self.get_opened(kind, id)?.payload)
+    }
+
+    /// As [`Repository::get_sealed`], also telling who sealed it.
+    pub(crate) fn get_opened(&self, kind: ObjectKind, id: Id) -> Result<Unsealed> {
+        let sealed = self.get_object(kind, id)?;
+        self.open_object(Name::new(kind, id), sealed)
+    }
+
+    /// Opens an object whose bytes match its name. So it is not damaged: what does not open was put
+    /// there by somebody without the key for it.
+    fn open_object(&self, name: Name, sealed: Vec<u8>) -> Result<Unsealed> {
+        match self.keys().open(name.kind, sealed, &name.to_string()) {
+            Err(Error::Damaged { .. } | Error::NewerFormat { .. } | Error::OfStripedSet(_)) => {
+                Err(Error::Foreign(name.to_string()))
+            }
+            opened => opened,
+        }
+    }
+
+    /// Whether a write-only key sealed an object.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub(crate) fn is_sealed_by_writer(&self, name: Name) -> Result<bool> {
+        let header = self.storage().get(name, Some(0..HEADER_LEN as u64));
+        let header = header.map_err(Error::storage("read", name))?;
+        Ok(format_of(&header) != OBJECT_FORMAT)
+    }
+
+    /// Reads an object as it is stored, and checks it against its name.
+    pub(crate) fn get_object(&self, kind: ObjectKind, id: Id) -> Result<Vec<u8>> {
         let name = Name::new(kind, id);
         let is_right = |sealed: &Vec<u8>| object_id(&[sealed]) == id;
-        let sealed = match self.nearby.object(name).filter(is_right) {
-            Some(kept) => kept,
-            // Not kept, or damaged, and then it is replaced.
-            None => {
-                let read = self.opened.storage.get(name, None);
-                let sealed = read.map_err(Error::storage("read", name))?;
-                if !is_right(&sealed) {
-                    return Err(Error::damaged(name, "its bytes do not match its name"));
-                }
-                self.nearby.keep_object(name, &sealed);
-                sealed
-            }
-        };
-        self.master().open_object(kind, sealed, &name.to_string())
+        if let Some(kept) = self.nearby.object(name).filter(is_right) {
+            return Ok(kept);
+        }
+        // Not kept, or damaged, and then it is replaced.
+        let read = self.opened.storage.get(name, None);
+        let sealed = read.map_err(Error::storage("read", name))?;
+        if !is_right(&sealed) {
+            return Err(Error::damaged(name, "its bytes do not match its name"));
+        }
+        self.nearby.keep_object(name, &sealed);
+        Ok(sealed)
     }
 
     /// Reads one object of the index.
     ///
     /// # Errors
-    /// When the storage fails or the object is damaged.
+    /// When the storage fails, or the object is damaged or not made with a full key.
     #[doc(hidden)]
     pub fn read_index_segment(&self, id: Id) -> Result<IndexSegment> {
-        let payload = self.get_sealed(ObjectKind::Index, id)?;
-        postcard::from_bytes(&payload)
-            .map_err(|error| Error::damaged(Name::new(ObjectKind::Index, id), error))
+        self.read_segment_of(ObjectKind::Index, id)
     }
 
-    /// Reads all removals.
+    /// Reads an object of the index, verified or not as `kind` says.
+    pub(crate) fn read_segment_of(&self, kind: ObjectKind, id: Id) -> Result<IndexSegment> {
+        let payload = self.get_sealed(kind, id)?;
+        postcard::from_bytes(&payload).map_err(|error| Error::damaged(Name::new(kind, id), error))
+    }
+
+    /// Reads what a write-only key says of packs that it wrote, as far as it can be true.
+    ///
+    /// # Errors
+    /// When the storage fails. Anybody who can write may have put anything there, so what cannot be
+    /// read says nothing.
+    pub(crate) fn read_unverified(&self, id: Id) -> Result<IndexSegment> {
+        let mut packs = match self.read_segment_of(ObjectKind::Unverified, id) {
+            Err(Error::Damaged { .. } | Error::Foreign(_) | Error::WriteOnly(_)) => {
+                return Ok(IndexSegment::new());
+            }
+            packs => packs?,
+        };
+        packs.retain(|(pack, contents)| {
+            contents.kind.is_of_writer() && contents.validate(&pack.short()).is_ok()
+        });
+        Ok(packs)
+    }
+
+    /// Reads an object of the index; says whether write-only keys can read it, too.
+    pub(crate) fn read_index_and_format(&self, id: Id) -> Result<(IndexSegment, bool)> {
+        let sealed = self.get_object(ObjectKind::Index, id)?;
+        let is_signed = format_of(&sealed) != OBJECT_FORMAT;
+        let name = Name::new(ObjectKind::Index, id);
+        match self.open_object(name, sealed) {
+            Err(Error::Foreign(_)) => Ok((IndexSegment::new(), true)),
+            Err(error) => Err(error),
+            Ok(opened) => {
+                let packs = postcard::from_bytes(&opened.payload);
+                let packs = packs.map_err(|error| Error::damaged(name, error))?;
+                Ok((packs, is_signed))
+            }
+        }
+    }
+
+    /// Reads all removals. Those count for nothing that a full key did not make.
     ///
     /// # Errors
     /// When the storage fails or one is damaged.
@@ -524,7 +712,7 @@ impl Repository {
         let mut known = BTreeMap::new();
         let mut listed = self.list_early(ObjectKind::Removal)?;
         loop {
-            let read = |id| self.read_removal(id);
+            let read = |id| self.read_removal_that_counts(id);
             if let Some(removals) = self.read_listed(&listed, &mut known, read)? {
                 self.nearby
                     .retain_objects(ObjectKind::Removal, |id| removals.contains_key(id));
@@ -534,14 +722,29 @@ impl Repository {
         }
     }
 
+    /// As [`Repository::read_removal`]; one that a full key did not make removes nothing.
+    pub(crate) fn read_removal_that_counts(&self, id: Id) -> Result<Removal> {
+        match self.read_removal(id) {
+            Err(Error::Foreign(_) | Error::WriteOnly(_)) => Ok(Removal::default()),
+            removal => removal,
+        }
+    }
+
     /// Reads a removal.
     ///
     /// # Errors
-    /// When the storage fails or the removal is damaged.
+    /// When the storage fails, or the removal is damaged or not made with a full key.
     pub(crate) fn read_removal(&self, id: Id) -> Result<Removal> {
-        let payload = self.get_sealed(ObjectKind::Removal, id)?;
-        postcard::from_bytes(&payload)
-            .map_err(|error| Error::damaged(Name::new(ObjectKind::Removal, id), error))
+        let sealed = self.get_object(ObjectKind::Removal, id)?;
+        // With write-only keys, packs are deleted only by removals that these can read.
+        let is_waiting = self.config().has_writers() && format_of(&sealed) == OBJECT_FORMAT;
+        let name = Name::new(ObjectKind::Removal, id);
+        let opened = self.open_object(name, sealed)?;
+        let packs = postcard::from_bytes(&opened.payload);
+        Ok(Removal {
+            packs: packs.map_err(|error| Error::damaged(name, error))?,
+            is_waiting,
+        })
     }
 
     /// As [`Repository::list_with_times`], repeated until two listings in a row agree: a listing
@@ -593,7 +796,8 @@ impl Repository {
         try_each(names, connections, |&name| self.delete_if_there(name)).map(drop)
     }
 
-    /// Lists several kinds, each after the list of the kind before it was complete.
+    /// Lists several kinds, each after the list of the kind before it was complete. Without
+    /// write-only keys there is nothing that is unverified.
     ///
     /// # Errors
     /// When the storage fails.
@@ -603,6 +807,7 @@ impl Repository {
     ) -> Result<[Vec<Listed>; N]> {
         if !self.is_far() {
             return try_map(kinds, |kind| match kind {
+                ObjectKind::Unverified if !self.config().has_writers() => Ok(Vec::new()),
                 ObjectKind::Removal => removal::list(self),
                 ObjectKind::Pack => self.list_with_times(kind),
                 _ => self.list_steadily(kind),
@@ -613,6 +818,9 @@ impl Repository {
             let (firsts, is_steady) = std::thread::scope(|scope| {
                 let mut seconds = Vec::new();
                 let firsts = try_map(kinds, |kind| {
+                    if kind == ObjectKind::Unverified && !self.config().has_writers() {
+                        return Ok(Vec::new());
+                    }
                     let first = self.list_with_times(kind)?;
                     if ![ObjectKind::Removal, ObjectKind::Pack].contains(&kind) {
                         let second = scope.spawn(move || self.list_with_times(kind));
@@ -734,37 +942,58 @@ impl Repository {
         self.read_all(kind, |id| one_of_each(read(id)))
     }
 
-    /// Reads all objects of the index.
+    /// Reads all objects of the index. Those name no packs that a full key did not make.
     ///
     /// # Errors
     /// When the storage fails or an index object is damaged.
     #[doc(hidden)]
     pub fn read_index(&self) -> Result<BTreeMap<Id, IndexSegment>> {
-        self.read_all(ObjectKind::Index, |id| self.read_index_segment(id))
+        self.read_all(ObjectKind::Index, |id| self.read_if_signed(id))
     }
 
-    /// Writes an object of the index; returns its name. The packs must be durable.
+    /// Reads an object of the index; one that a full key did not make names no packs.
+    pub(crate) fn read_if_signed(&self, id: Id) -> Result<IndexSegment> {
+        match self.read_index_segment(id) {
+            Err(Error::Foreign(_) | Error::WriteOnly(_)) => Ok(IndexSegment::new()),
+            packs => packs,
+        }
+    }
+
+    /// Writes an object of the index, with a write-only key an unverified one; returns its name.
+    /// The packs must be durable.
     ///
     /// # Errors
     /// [`Error::RepositoryGone`]; when the storage fails.
     #[doc(hidden)]
-    pub fn write_index_segment(&self, packs: &[(Id, PackContents)]) -> Result<Id> {
+    pub fn write_index_segment(&self, packs: &[(Id, PackContents)]) -> Result<Name> {
         // Otherwise it might go into another repository at the same place, which could not open it.
         self.verify_presence()?;
         self.put_index_segment(packs)
     }
 
+    /// The kind of index objects that this client writes.
+    fn written_index_kind(&self) -> ObjectKind {
+        if self.is_write_only() {
+            ObjectKind::Unverified
+        } else {
+            ObjectKind::Index
+        }
+    }
+
     /// As [`Repository::write_index_segment`], for callers that have just made sure that the
     /// repository is there.
-    pub(crate) fn put_index_segment(&self, packs: &[(Id, PackContents)]) -> Result<Id> {
+    pub(crate) fn put_index_segment(&self, packs: &[(Id, PackContents)]) -> Result<Name> {
         let payload = postcard::to_stdvec(packs).expect("an index is plain data");
-        self.put_sealed(ObjectKind::Index, &payload)
+        let kind = self.written_index_kind();
+        Ok(Name::new(kind, self.put_sealed(kind, &payload)?))
     }
 
     /// Takes new index objects of this client into the local cache, if there is one.
     pub(crate) fn cache_index(&self, objects: Vec<(Id, IndexSegment)>) {
         if let Some(cache) = self.cache.as_ref().filter(|_| !objects.is_empty()) {
-            cache.add(self, objects);
+            let removals = Removals::default();
+            let source = IndexSource::new(self, self.written_index_kind(), &removals);
+            cache.add(&source, objects);
         }
     }
 
@@ -779,7 +1008,11 @@ impl Repository {
         objects: Vec<(Id, IndexSegment)>,
     ) -> Result<()> {
         match &self.cache {
-            Some(cache) => cache.fold(self, index, objects),
+            Some(cache) => {
+                let removals = Removals::default();
+                let source = IndexSource::new(self, self.written_index_kind(), &removals);
+                cache.fold(&source, index, objects)
+            }
             None => Ok(()),
         }
     }
@@ -790,39 +1023,97 @@ impl Repository {
     /// # Errors
     /// When the storage fails or an index object is damaged.
     pub fn load_index(&self) -> Result<Index> {
+        self.load_index_of(Trust::Any)
+    }
+
+    /// As [`Repository::load_index`], of the index objects that count.
+    pub(crate) fn load_index_of(&self, trust: Trust) -> Result<Index> {
         match &self.cache {
-            Some(cache) => cache.load_index(self),
-            None => Ok(self.load_index_and_lost()?.0),
+            Some(cache) => self.load_cached(cache, trust),
+            None => Ok(self.load_index_and_lost(trust)?.0),
         }
     }
 
+    /// Whether unverified index objects count: with a write-only key, its own do.
+    fn wants_unverified(&self, trust: Trust) -> bool {
+        self.config().has_writers() && (trust == Trust::Any || self.is_write_only())
+    }
+
+    /// Adds what unverified index objects say.
+    fn add_unverified(&self, index: &mut Index, unverified: Index) -> Result<()> {
+        if self.is_write_only() {
+            // A writer relies on what it wrote itself.
+            index.add_index(unverified)?;
+        } else {
+            index.add_unverified(unverified)?;
+        }
+        Ok(())
+    }
+
+    fn load_cached(&self, cache: &Cache, trust: Trust) -> Result<Index> {
+        // Removals are listed first: see the rules in `removal`.
+        // model: removal/index/list-removals
+        let removals = self.read_removals()?;
+        let load = |kind| cache.load_index(&IndexSource::new(self, kind, &removals));
+        // Listed before the others: what is verified meanwhile is found there.
+        // model: removal/index/list-unverified
+        let unverified = self
+            .wants_unverified(trust)
+            .then(|| load(ObjectKind::Unverified))
+            .transpose()?;
+        // model: removal/index/list-objects
+        let mut index = load(ObjectKind::Index)?;
+        if let Some(unverified) = unverified {
+            self.add_unverified(&mut index, unverified)?;
+        }
+        Ok(index)
+    }
+
     /// The index of all index objects, and the packs that are there.
-    fn load_all(&self) -> Result<(Index, Vec<Listed>)> {
-        let mut known = BTreeMap::new();
+    fn load_all(&self, trust: Trust) -> Result<(Index, Vec<Listed>)> {
+        let (mut known, mut known_unverified) = (BTreeMap::new(), BTreeMap::new());
         for _ in 0..READ_ATTEMPTS_MAX {
-            let [removals, objects, packs] = self.list_in_order([
+            let [removals, unverified, objects, packs] = self.list_in_order([
                 // See the rules in `removal`.
-                // model: removal/index/list-removals
                 ObjectKind::Removal,
-                // model: removal/index/list-objects
+                // Before the others: what is verified meanwhile is found there.
+                ObjectKind::Unverified,
                 ObjectKind::Index,
                 ObjectKind::Pack,
             ])?;
+            let wanted = self.wants_unverified(trust);
+            let unverified = if wanted { unverified } else { Vec::new() };
             let read_removals = || {
-                let read = |id| self.read_removal(id);
+                let read = |id| self.read_removal_that_counts(id);
                 self.read_listed(&removals, &mut BTreeMap::new(), read)
             };
-            let read_objects = || {
-                let read = |id| self.read_index_segment(id);
+            let read_index = || {
+                let kind = ObjectKind::Index;
+                let read = |id| index_source::packs_that_count(self, kind, id);
                 self.read_listed(&objects, &mut known, read)
             };
-            let (removals, objects) = both(self.is_far(), read_removals, read_objects);
-            if let (Some(removals), Some(objects)) = (removals?, objects?) {
+            let read_unverified = || {
+                let kind = ObjectKind::Unverified;
+                let read = |id| index_source::packs_that_count(self, kind, id);
+                self.read_listed(&unverified, &mut known_unverified, read)
+            };
+            let is_far = self.is_far();
+            let (removals, (objects, unverified)) = both(is_far, read_removals, || {
+                both(is_far, read_index, read_unverified)
+            });
+            if let (Some(removals), Some(objects), Some(unverified)) =
+                (removals?, objects?, unverified?)
+            {
                 let removals = Removals(removals);
-                let mut index = Index::as_of(removals.names(), removals.condemned());
-                objects
-                    .values()
-                    .try_for_each(|packs| index.add_all(packs))?;
+                let index_of = |objects: BTreeMap<Id, IndexSegment>| {
+                    let mut index = Index::as_of(removals.names(), removals.condemned());
+                    objects
+                        .values()
+                        .try_for_each(|packs| index.add_all(packs))?;
+                    Ok::<_, Error>(index)
+                };
+                let mut index = index_of(objects)?;
+                self.add_unverified(&mut index, index_of(unverified)?)?;
                 return Ok((index, packs));
             }
         }
@@ -835,26 +1126,30 @@ impl Repository {
     /// # Errors
     /// When the storage fails or an index object is damaged.
     #[doc(hidden)]
-    pub fn load_index_and_lost(&self) -> Result<(Index, Vec<Id>)> {
+    pub fn load_index_and_lost(&self, trust: Trust) -> Result<(Index, Vec<Id>)> {
         let (mut index, packs) = match &self.cache {
             Some(cache) => {
-                let index = cache.load_index(self)?;
+                let index = self.load_cached(cache, trust)?;
                 // model: removal/index/list-packs
                 (index, self.list_with_times(ObjectKind::Pack)?)
             }
-            None => self.load_all()?,
+            None => self.load_all(trust)?,
         };
         let there = packs.into_iter().map(|pack| (pack.id, pack.len));
         let there: HashMap<Id, u64> = there.collect();
+        let is_absent = |pack: &PackEntry| {
+            let is_whole = |&listed| self.opened.storage.is_listed_as(listed, pack.len);
+            !there.get(&pack.id).is_some_and(is_whole)
+        };
         let mut absent = HashSet::new();
         for pack in index.packs() {
             let pack = pack?;
-            let is_whole = |&listed| self.opened.storage.is_listed_as(listed, pack.len);
-            if !there.get(&pack.id).is_some_and(is_whole) {
+            if is_absent(&pack) {
                 absent.insert(pack.id);
             }
         }
-        index.exclude_packs(&absent)?;
+        // Not by name: somebody may have said of a pack that is there that it is longer.
+        index.exclude_packs(is_absent)?;
         // Condemned packs may be deleted at any time.
         absent.retain(|pack| !index.condemns(pack));
         Ok((index, absent.into_iter().collect()))
@@ -865,74 +1160,6 @@ impl fmt::Debug for Repository {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let location = self.storage().location();
         f.debug_tuple("Repository").field(&location).finish()
-    }
-}
-
-impl IndexObjects for Repository {
-    type Error = Error;
-
-    fn repository(&self) -> Id {
-        self.opened.config.id
-    }
-
-    fn keys(&self) -> &dyn PageKeys {
-        &self.opened.found.master
-    }
-
-    fn removals(&self) -> Result<Removed> {
-        let removals = self.read_removals()?;
-        Ok((removals.names(), removals.condemned()))
-    }
-
-    fn list(&self) -> Result<Vec<Id>> {
-        let listed = self.list_steadily(ObjectKind::Index)?;
-        Ok(listed.into_iter().map(|object| object.id).collect())
-    }
-
-    fn read<E>(
-        &self,
-        objects: &[Id],
-        mut take: impl FnMut(Id, Result<IndexSegment>) -> std::result::Result<(), E>,
-    ) -> std::result::Result<(), E> {
-        let readers = self
-            .opened
-            .storage
-            .connections()
-            .clamp(4, INDEX_READERS_MAX);
-        let next = AtomicUsize::new(0);
-        let (sender, receiver) = sync_channel(readers);
-        std::thread::scope(|scope| {
-            for _ in 0..readers.min(objects.len()) {
-                let (sender, next) = (sender.clone(), &next);
-                scope.spawn(move || {
-                    while let Some(&id) = objects.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        // After an error the receiver is gone.
-                        if sender.send((id, self.read_index_segment(id))).is_err() {
-                            return;
-                        }
-                    }
-                });
-            }
-            drop(sender);
-            receiver
-                .into_iter()
-                .try_for_each(|(id, packs)| take(id, packs))
-        })
-    }
-
-    fn have_packs(&self, packs: &[Id]) -> Result<Vec<bool>> {
-        try_each(packs, self.opened.storage.connections(), |&pack| {
-            self.has(Name::new(ObjectKind::Pack, pack))
-        })
-    }
-
-    fn packs(&self) -> Result<HashSet<Id>> {
-        let packs = self.list(ObjectKind::Pack)?;
-        Ok(packs.into_iter().map(|(id, _)| id).collect())
-    }
-
-    fn vanished(error: &Error) -> Option<String> {
-        error.is_not_found().then(|| error.to_string())
     }
 }
 

@@ -69,8 +69,9 @@ struct State {
     closed: bool,
 }
 
-/// The pack of a segment and its number in it, which stay valid when the index is reloaded.
-type Place = (Id, u32);
+/// The pack of a segment, its number in it, and whether what is said of it is verified: something
+/// else may be said of the same segment. They stay valid when the index is reloaded.
+type Place = (Id, u32, bool);
 
 enum Slot {
     /// A thread is decoding the segment.
@@ -83,8 +84,17 @@ enum Slot {
 
 struct Segment {
     raw: Vec<u8>,
-    /// Offsets of the blocks that were compared with their digests.
-    checked: Mutex<HashSet<u32>>,
+    /// Blocks that were compared with their digests, with offset and length. Write-only keys may
+    /// say different things of one segment.
+    checked: Mutex<HashSet<(Id, u32, u32)>>,
+}
+
+impl Segment {
+    /// The bytes of a block, if the segment is so long.
+    fn part(&self, place: &BlockLocation) -> Option<&[u8]> {
+        let start = place.offset as usize;
+        self.raw.get(start..start + place.len as usize)
+    }
 }
 
 /// A segment to decode ahead, and its announced blocks.
@@ -317,8 +327,9 @@ impl Shared {
     /// Decodes the next segments ahead if the segment before this one was read too: the reader then
     /// follows the pack's order.
     fn go_on_in_pack(&self, index: &Arc<Index>, mut number: u32) -> Result<()> {
-        let (pack, at) = place(index, number)?;
-        let in_order = at > 0 && self.lock().slots.contains_key(&(pack, at - 1));
+        let (pack, at, is_verified) = place(index, number)?;
+        let before = (pack, at.wrapping_sub(1), is_verified);
+        let in_order = at > 0 && self.lock().slots.contains_key(&before);
         let mut wanted = Vec::new();
         while in_order
             && wanted.len() < AHEAD_IN_PACK
@@ -340,15 +351,20 @@ impl Shared {
         let mut unchecked = blocks.to_vec();
         {
             let checked = lock(&segment.checked);
-            unchecked.retain(|(_, location)| !checked.contains(&location.offset));
+            let is_checked =
+                |&(id, at): &(Id, BlockLocation)| checked.contains(&(id, at.offset, at.len));
+            unchecked.retain(|block| !is_checked(block));
         }
         if unchecked.is_empty() {
             return Ok(());
         }
         let messages: Vec<&[u8]> = unchecked
             .iter()
-            .map(|(_, location)| &segment.raw[location.offset as usize..][..location.len as usize])
-            .collect();
+            .map(|(block, location)| {
+                let short = || Error::damaged(format!("block {block}"), "its segment is too short");
+                segment.part(location).ok_or_else(short)
+            })
+            .collect::<Result<_>>()?;
         let digests = self.repository.config().hash.digest_many(&messages);
         for ((block, location), digest) in unchecked.iter().zip(&digests) {
             if !self.repository.is_block(block, digest) {
@@ -357,7 +373,7 @@ impl Shared {
                     "its bytes do not match its digest",
                 ));
             }
-            lock(&segment.checked).insert(location.offset);
+            lock(&segment.checked).insert((*block, location.offset, location.len));
         }
         Ok(())
     }
@@ -438,7 +454,8 @@ impl State {
 
 fn place(index: &Index, number: u32) -> Result<Place> {
     let segment = index.segment(number)?;
-    Ok((index.pack(segment.pack)?.id, segment.number))
+    let pack = index.pack(segment.pack)?.id;
+    Ok((pack, segment.number, index.is_verified(number)?))
 }
 
 /// Whether a newer index may lead to the block.

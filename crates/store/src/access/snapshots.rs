@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use tabane_storage::{Id, Name, ObjectKind};
 
+use crate::access::forgotten;
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
 
@@ -27,28 +28,60 @@ impl Repository {
         self.put_sealed(ObjectKind::Snapshot, &json)
     }
 
-    /// Replaces a snapshot by another one that needs the same blocks; returns the new ID.
+    /// Replaces snapshots by others that need the same blocks; returns the new IDs.
     ///
     /// # Errors
-    /// [`Error::NoSnapshot`] when the old snapshot was removed meanwhile; when the storage fails,
-    /// and then both snapshots may exist.
-    pub fn replace_snapshot(&self, old: Id, snapshot: &Snapshot) -> Result<Id> {
-        let id = self.save_snapshot(snapshot)?;
-        if !self.has(Name::new(ObjectKind::Snapshot, old))? {
-            self.remove_snapshot(id)?;
-            return Err(Error::NoSnapshot(old.to_string()));
+    /// [`Error::NoSnapshot`] when an old snapshot was removed meanwhile; when the storage fails.
+    /// Both snapshots of some pairs may exist then.
+    pub fn replace_snapshots(&self, changed: &[(Id, Snapshot)]) -> Result<Vec<Id>> {
+        self.keys().need_master("replacing snapshots")?;
+        let (mut new, mut old) = (Vec::new(), Vec::new());
+        let mut gone = None;
+        for (id, snapshot) in changed {
+            let saved = self.save_snapshot(snapshot)?;
+            if !self.has(Name::new(ObjectKind::Snapshot, *id))? {
+                // Nobody has kept its blocks.
+                self.delete_if_there(Name::new(ObjectKind::Snapshot, saved))?;
+                gone = Some(Error::NoSnapshot(id.to_string()));
+                break;
+            }
+            new.push(saved);
+            old.push(*id);
         }
-        // The old snapshot has kept the blocks until now; from now on the new one does.
-        self.remove_snapshot(old).map(|()| id)
+        // The old snapshots have kept the blocks until now; from now on the new ones do.
+        self.remove_snapshots(&old)?
+            .into_iter()
+            .next()
+            .map_or(Ok(()), |(_, error)| Err(error))?;
+        gone.map_or(Ok(new), Err)
     }
 
     /// Removes a snapshot; its blocks stay until a prune. A missing snapshot is no error.
     ///
     /// # Errors
-    /// When the storage fails.
+    /// As [`Repository::remove_snapshots`]; when it cannot be removed.
     pub fn remove_snapshot(&self, id: Id) -> Result<()> {
-        // model: removal/forget/delete-snapshot
-        self.delete_if_there(Name::new(ObjectKind::Snapshot, id))
+        let failed = self.remove_snapshots(&[id])?;
+        failed
+            .into_iter()
+            .next()
+            .map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    /// Removes snapshots, and records that; returns those that could not be removed, with the
+    /// reasons.
+    ///
+    /// # Errors
+    /// [`Error::WriteOnly`]; when the storage fails before the first one is removed.
+    pub fn remove_snapshots(&self, ids: &[Id]) -> Result<Vec<(Id, Error)>> {
+        self.keys().need_master("removing snapshots")?;
+        forgotten::record(self, ids)?;
+        let remove = |id: &Id| {
+            // model: removal/forget/delete-snapshot
+            let removed = self.delete_if_there(Name::new(ObjectKind::Snapshot, *id));
+            Some((*id, removed.err()?))
+        };
+        Ok(ids.iter().filter_map(remove).collect())
     }
 
     /// Reads a snapshot.
@@ -61,9 +94,12 @@ impl Repository {
 
     /// Reads a snapshot object or a pending one, as `kind` says.
     pub(crate) fn load_snapshot_from(&self, kind: ObjectKind, id: Id) -> Result<Snapshot> {
-        let json = self.get_sealed(kind, id)?;
-        serde_json::from_slice(&json)
-            .map_err(|error| Error::damaged(format!("snapshot {}", id.short()), error))
+        let opened = self.get_opened(kind, id)?;
+        let damaged = |error| Error::damaged(format!("snapshot {}", id.short()), error);
+        let mut snapshot: Snapshot = serde_json::from_slice(&opened.payload).map_err(damaged)?;
+        // Whatever a write-only key says, the snapshot is its own.
+        snapshot.writer = opened.writer.or(snapshot.writer);
+        Ok(snapshot)
     }
 
     /// Pending snapshots: of clients at work, or of clients that died before they confirmed that no
@@ -81,8 +117,9 @@ impl Repository {
     /// Lists all snapshots that `filter` allows; unreadable ones are reported apart.
     ///
     /// # Errors
-    /// When the storage cannot be listed.
+    /// [`Error::WriteOnly`]; when the storage cannot be listed.
     pub fn snapshots(&self, filter: &Filter) -> Result<Listing> {
+        self.keys().need_master("reading snapshots")?;
         let mut listing = Listing::default();
         // Other clients may forget or replace snapshots meanwhile.
         let read = self.read_each(ObjectKind::Snapshot, |id| self.load_snapshot(id))?;
@@ -134,6 +171,8 @@ impl Repository {
             mut snapshots,
             mut damaged,
         } = self.snapshots(filter)?;
+        // Nobody who has a key has made these.
+        damaged.retain(|error| !matches!(error, Error::Foreign(_)));
         match (damaged.pop(), snapshots.pop()) {
             (Some(error), _) => Err(Error::LatestUnclear(Box::new(error))),
             (None, Some(latest)) => Ok(latest),
@@ -158,7 +197,8 @@ impl Repository {
     }
 
     /// The latest snapshot from before `time` that has in common with `new` what `by` names, with
-    /// which a backup compares.
+    /// which a backup compares. None that a write-only key made: whoever stole it could make others
+    /// take forged files for unchanged ones.
     ///
     /// # Errors
     /// When the storage fails. Damaged snapshots are passed over.
@@ -176,6 +216,7 @@ impl Repository {
         };
         snapshots.retain(|(_, snapshot)| {
             snapshot.time <= time
+                && snapshot.writer.is_none()
                 && (!by.host || snapshot.hostname == new.hostname)
                 && (!by.paths || snapshot.paths == new.paths)
                 && (!by.tags || sorted(&snapshot.tags) == sorted(new.tags))

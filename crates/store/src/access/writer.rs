@@ -22,8 +22,8 @@ use crate::error::{Error, Result};
 use crate::format::compress::{Compression, Compressor};
 use crate::format::entry::{Entry, Piece};
 use crate::format::pack::{
-    BlockKind, Codec, PACK_BLOCKS_MAX, PACK_LEN, PACKS_PER_INDEX, PackContents, PackWriter,
-    SEGMENT_LEN,
+    BlockKind, Codec, PACK_BLOCKS_MAX, PACK_LEN, PACKS_PER_INDEX, PackContents, PackKind,
+    PackWriter, SEGMENT_LEN,
 };
 use crate::format::tree;
 use tabane_index::{Index, IndexSegment};
@@ -78,6 +78,8 @@ struct Shared {
     buffers: Buffers,
     /// Stored blocks, new ones and others; nothing unless it was asked for.
     used: Mutex<Option<HashSet<Id>>>,
+    /// Packs in which known blocks were found, if their locks are to be extended.
+    used_packs: Option<Mutex<HashSet<Id>>>,
 }
 
 #[derive(Default)]
@@ -186,6 +188,7 @@ impl Writer {
             counters: Counters::default(),
             buffers: Buffers::default(),
             used: Mutex::default(),
+            used_packs: repository.storage().lock().map(|_| Mutex::default()),
         });
         let mut writer = Self {
             shared,
@@ -231,11 +234,18 @@ impl Writer {
     }
 
     /// Whether all these blocks are stored in packs that no removal names.
-    pub fn has_all(&self, blocks: impl IntoIterator<Item = (Id, u32)>) -> bool {
+    pub fn has_all(&self, blocks: impl IntoIterator<Item = Id>) -> bool {
         let index = self.shared.index.read().expect("no panic under this lock");
-        blocks
-            .into_iter()
-            .all(|(id, _)| index.keeps(&id).unwrap_or(false))
+        blocks.into_iter().all(|id| {
+            let keeps = index.keeps(&id).unwrap_or(false);
+            keeps && self.shared.note_use(&index, &id).is_ok()
+        })
+    }
+
+    /// The packs in which known blocks were found: none unless new objects are locked.
+    pub fn used_packs(&self) -> HashSet<Id> {
+        let used = self.shared.used_packs.as_ref();
+        used.map(|used| lock(used).clone()).unwrap_or_default()
     }
 
     /// Runs `read` with the index as it is now.
@@ -321,12 +331,13 @@ impl Shared {
         // model: removal/writer/put-pack
         let storage = self.repository.storage();
         // Directories are read by every backup.
-        let put = match contents.kind {
+        let put = match contents.kind.blocks() {
             BlockKind::Data => storage.put_cold(name, &[&bytes]),
             BlockKind::Tree => storage.put(name, &[&bytes]),
         };
         put.map_err(Error::storage("write", name))?;
-        if contents.kind == BlockKind::Tree {
+        // A write-only key does not read what it has written.
+        if contents.kind == PackKind::Tree {
             self.repository.nearby().keep_pack(id, &bytes, &contents);
         }
         let stored = &self.counters.stored_bytes;
@@ -394,7 +405,7 @@ impl Shared {
         let object = self.repository.put_index_segment(&waiting)?;
         let removed = self.look_for(&waiting)?;
         if removed == Removed::default() {
-            return self.note_indexed(object, waiting);
+            return self.note_indexed(object.id, waiting);
         }
         // Another client may rely already on packs that exist, condemned or not, so an index object
         // must go on naming them. No client relies on a pack that is gone: the prune that deleted
@@ -406,8 +417,7 @@ impl Shared {
                 self.repository.write_index_segment(&waiting)?;
             }
             // model: removal/writer/delete-index
-            self.repository
-                .delete_if_there(Name::new(ObjectKind::Index, object))?;
+            self.repository.delete_if_there(object)?;
         }
         Err(Error::RemovedMeanwhile)
     }
@@ -463,6 +473,16 @@ impl Shared {
         self.failed.store(true, Ordering::Relaxed);
     }
 
+    /// Notes that a snapshot will need a block which is there.
+    fn note_use(&self, index: &Index, block: &Id) -> Result<()> {
+        if let Some(used) = &self.used_packs
+            && let Some(place) = index.find(block)?
+        {
+            lock(used).insert(index.pack_of(place)?.id);
+        }
+        Ok(())
+    }
+
     /// For each block its ID, and whether the caller is the one to store it.
     fn claim(
         &self,
@@ -482,8 +502,11 @@ impl Shared {
         let mut pending = lock(&self.pending);
         let claim = |digest| {
             let id = Id::from(digest);
-            let new = !index.keeps(&id)? && pending.insert(id, None).is_none();
-            Ok((id, new))
+            if index.keeps(&id)? {
+                self.note_use(&index, &id)?;
+                return Ok((id, false));
+            }
+            Ok((id, pending.insert(id, None).is_none()))
         };
         digests.into_iter().map(claim).collect()
     }
@@ -506,7 +529,11 @@ impl Shared {
             let same = if index.keeps(&id)? {
                 let mut known = Vec::new();
                 // A damaged block does not match: the new block is stored beside it.
-                reader.append_block(&index, id, &mut known).is_ok() && known == block
+                let is_same = reader.append_block(&index, id, &mut known).is_ok() && known == block;
+                if is_same {
+                    self.note_use(&index, &id)?;
+                }
+                is_same
             } else {
                 match lock(&self.pending).entry(id) {
                     Slot::Occupied(known) => match known.get() {
@@ -654,7 +681,7 @@ impl Encoder {
         };
         let pack = self.pack.get_or_insert_with(|| {
             let buffer = self.shared.buffers.take();
-            PackWriter::new(self.shared.repository.master(), self.kind, buffer)
+            PackWriter::new(self.shared.repository.keys(), self.kind, buffer)
         });
         pack.push(codec, encoded, std::mem::take(&mut segment.blocks));
         self.checksums.push(std::mem::take(&mut segment.checksum));
@@ -674,6 +701,7 @@ impl Encoder {
         let Some(pack) = self.pack.take() else {
             return Ok(());
         };
+        let key = pack.key().clone();
         let (bytes, contents) = pack.finish();
         let checksums = std::mem::take(&mut self.checksums);
         let Some(uploads) = &self.uploads else {
@@ -685,7 +713,7 @@ impl Encoder {
         };
         if let Some(verifier) = &mut self.verifier {
             verifier
-                .verify(&self.shared.repository, &bytes, &contents, &checksums)
+                .verify(&key, &bytes, &contents, &checksums)
                 .map_err(|why| Error::NotReadBack { why })?;
         }
         let pack = FinishedPack { bytes, contents };
@@ -814,16 +842,14 @@ mod tests {
         let mut pack = None;
         let steal = |encoder: &mut Encoder| {
             encoder.close_segment(true).unwrap();
-            let repository = encoder.shared.repository.clone();
             let checksums = std::mem::take(&mut encoder.checksums);
             let taken = encoder.pack.take();
-            pack = taken.map(|pack| (repository, pack.finish(), checksums));
+            pack = taken.map(|pack| (pack.key().clone(), pack.finish(), checksums));
         };
         store_with(compression, steal, true).0.unwrap();
-        let (repository, (mut bytes, contents), checksums) =
-            pack.expect("there was an open segment");
+        let (key, (mut bytes, contents), checksums) = pack.expect("there was an open segment");
         let mut examiner = Examiner::default();
-        let mut test = |bytes: &[u8]| examiner.verify(&repository, bytes, &contents, &checksums);
+        let mut test = |bytes: &[u8]| examiner.verify(&key, bytes, &contents, &checksums);
         test(&bytes).unwrap();
         for at in 0..bytes.len() {
             bytes[at] ^= 1;

@@ -10,6 +10,9 @@ use tabane_storage::Id;
 /// collisions, are confirmed byte for byte.
 pub const BLOCK_HASHES: [Algorithm; 3] = [Algorithm::Sha256, Algorithm::Blake3, Algorithm::Sha1];
 
+/// The feature of a repository that has, or had, write-only keys.
+pub const WRITE_ONLY: &str = "write-only";
+
 /// Reads the name of one of [`BLOCK_HASHES`].
 ///
 /// # Errors
@@ -34,9 +37,23 @@ pub struct Config {
     pub chunking: Chunking,
     /// 32 random bytes from which the gear table is derived.
     pub chunker_secret: Id,
-    /// What a program must know besides the format to use the repository. There is nothing yet.
+    /// What a program must know besides the format to use the repository: nothing, or
+    /// `write-only`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<String>,
+}
+
+impl Config {
+    /// Whether the repository has, or had, write-only keys.
+    pub fn has_writers(&self) -> bool {
+        self.features.iter().any(|feature| feature == WRITE_ONLY)
+    }
+
+    /// A feature that this program does not know.
+    pub fn unknown_feature(&self) -> Option<&str> {
+        let mut features = self.features.iter().map(String::as_str);
+        features.find(|feature| *feature != WRITE_ONLY)
+    }
 }
 
 mod algorithm_name {

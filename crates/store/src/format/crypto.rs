@@ -1,14 +1,17 @@
 //! Keys, and how an object is sealed.
 //!
 //! Every object begins with a header of 40 bytes: `TABANE`, one byte for its kind, one for the
-//! format, and a random salt of 32. Its key is HKDF-SHA-256 (RFC 5869) of the master key with that
-//! salt, its parts are sealed with AES-256-GCM (NIST SP 800-38D) under the nonces 0, 1, 2, …: a key
-//! is used for one object only, so no nonce repeats.
+//! format, and a salt of 32. Its key is HKDF-SHA-256 (RFC 5869) of a secret with that salt, its
+//! parts are sealed with AES-256-GCM (NIST SP 800-38D) under the nonces 0, 1, 2, …: a key is used
+//! for one object only, so no nonce repeats. Which secret that is, the format says: the master key
+//! for [`OBJECT_FORMAT`], another for those of [`crate::format::keyring`].
+
+use std::sync::Arc;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
-use tabane_index::{PageKey, PageKeys};
-use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+use tabane_index::PageKey;
+use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::error::{Error, Result};
 use tabane_storage::{ObjectKind, random};
@@ -16,8 +19,17 @@ use tabane_storage::{ObjectKind, random};
 /// The latest format of repositories that this program knows: that of their config.
 pub const FORMAT: u8 = 2;
 
-/// The format of every other object.
+/// The format of other objects that the master key seals.
 pub const OBJECT_FORMAT: u8 = 1;
+
+/// The format of objects that write-only keys open too, with a signature.
+pub const SIGNED_FORMAT: u8 = 2;
+
+/// The format of what write-only keys seal to the recipient.
+pub const RECIPIENT_FORMAT: u8 = 3;
+
+/// The format of what a write-only key seals for itself.
+pub const WRITER_FORMAT: u8 = 4;
 
 /// Length of an object's header in bytes.
 pub const HEADER_LEN: usize = 40;
@@ -34,6 +46,9 @@ const KEY_LEN: usize = 32;
 /// Where a header has the format.
 const FORMAT_AT: usize = 7;
 
+/// Where a header has the salt. What is before it binds the object's key to kind and format.
+const SALT_AT: usize = 8;
+
 /// A random salt that makes an object's key its own.
 pub type ObjectSalt = [u8; SALT_LEN];
 
@@ -41,8 +56,13 @@ pub type ObjectSalt = [u8; SALT_LEN];
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct MasterKey([u8; KEY_LEN]);
 
+/// A secret of 32 bytes.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct Secret(pub(crate) [u8; 32]);
+
 /// The key of one object.
-pub struct ObjectKey(LessSafeKey);
+#[derive(Clone)]
+pub struct ObjectKey(Arc<LessSafeKey>);
 
 impl MasterKey {
     /// A new random key.
@@ -50,42 +70,36 @@ impl MasterKey {
         Self(random())
     }
 
+    /// A secret that follows from this key and is told from others by `info`.
+    pub fn derive(&self, info: &[u8], out: &mut [u8]) {
+        derive(&self.0, &[], info, out);
+    }
+
+    /// As [`MasterKey::derive`], with a salt.
+    pub fn derive_salted(&self, salt: &[u8], info: &[u8], out: &mut [u8]) {
+        derive(&self.0, salt, info, out);
+    }
+
     /// The key of the object of this kind with this salt.
     pub fn object_key(&self, kind: ObjectKind, salt: &ObjectSalt) -> ObjectKey {
-        let mut key = [0; KEY_LEN];
-        derive(&self.0, salt, &prefix(kind, OBJECT_FORMAT), &mut key);
-        let object_key = ObjectKey::new(&key);
-        key.zeroize();
-        object_key
+        self.key_of(&header(kind, OBJECT_FORMAT, salt))
     }
 
     /// The key of the object with this header, whatever its format.
     fn key_of(&self, header: &[u8; HEADER_LEN]) -> ObjectKey {
-        let mut key = [0; KEY_LEN];
-        derive(&self.0, &header[8..], &header[..8], &mut key);
-        let object_key = ObjectKey::new(&key);
-        key.zeroize();
-        object_key
+        ObjectKey::derived(&self.0, header)
     }
 
     /// Seals a whole object that has one part.
     pub fn seal_object(&self, kind: ObjectKind, payload: &[u8]) -> Vec<u8> {
-        self.seal_with(&header(kind, &random()), payload)
+        let header = header(kind, OBJECT_FORMAT, &random());
+        self.key_of(&header).seal_whole(&[&header], &[payload])
     }
 
     /// Seals the config of a repository of this format.
     pub fn seal_config(&self, format: u8, payload: &[u8]) -> Vec<u8> {
-        let mut header = header(ObjectKind::Config, &random());
-        header[FORMAT_AT] = format;
-        self.seal_with(&header, payload)
-    }
-
-    fn seal_with(&self, header: &[u8; HEADER_LEN], payload: &[u8]) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEADER_LEN + payload.len() + TAG_LEN);
-        bytes.extend_from_slice(header);
-        bytes.extend_from_slice(payload);
-        self.key_of(header).seal(0, &mut bytes, HEADER_LEN);
-        bytes
+        let header = header(ObjectKind::Config, format, &random());
+        self.key_of(&header).seal_whole(&[&header], &[payload])
     }
 
     /// Opens a whole object that has one part; `what` names it in errors.
@@ -93,19 +107,15 @@ impl MasterKey {
     /// # Errors
     /// [`Error::Damaged`] for bytes that this key did not seal, [`Error::NewerFormat`].
     pub fn open_object(&self, kind: ObjectKind, mut bytes: Vec<u8>, what: &str) -> Result<Vec<u8>> {
-        parse_header(kind, &bytes, what)?;
-        let header = *bytes.first_chunk().expect("it was parsed");
-        let payload = self
-            .key_of(&header)
-            .open(0, &mut bytes[HEADER_LEN..])
-            .ok_or_else(|| Error::damaged(what, "its contents fail authentication"))?;
-        Ok(payload.to_vec())
+        let header = parse_header(kind, &bytes, what)?;
+        let key = self.key_of(&header);
+        key.open_whole(&mut bytes, HEADER_LEN, what)
     }
 
     /// The secret by which a storage can prove what it stored.
-    pub(crate) fn storage_secret(&self) -> Zeroizing<[u8; KEY_LEN]> {
-        let mut secret = Zeroizing::new([0; KEY_LEN]);
-        derive(&self.0, &[], b"tabane/2 cell tags", &mut *secret);
+    pub(crate) fn storage_secret(&self) -> Secret {
+        let mut secret = Secret([0; 32]);
+        self.derive(b"tabane/2 cell tags", &mut secret.0);
         secret
     }
 
@@ -116,22 +126,9 @@ impl MasterKey {
         bytes
     }
 
-    /// Undoes [`MasterKey::wrap`]; nothing if the password was another.
-    pub(crate) fn unwrap(wrapping: &ObjectKey, mut wrapped: Vec<u8>) -> Option<Self> {
-        let key = Self(wrapping.open(0, &mut wrapped)?.try_into().ok()?);
-        wrapped.zeroize();
-        Some(key)
-    }
-}
-
-/// The keys of files in a local cache.
-impl PageKeys for MasterKey {
-    fn page_key(&self, salt: &ObjectSalt) -> Box<dyn PageKey> {
-        let mut key = [0; KEY_LEN];
-        derive(&self.0, salt, b"tabane/1 cache", &mut key);
-        let page_key = ObjectKey::new(&key);
-        key.zeroize();
-        Box::new(page_key)
+    /// Undoes [`MasterKey::wrap`], once that is opened; nothing for another number of bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
     }
 }
 
@@ -149,7 +146,45 @@ impl ObjectKey {
     /// A key from 32 secret bytes.
     pub(crate) fn new(key: &[u8; KEY_LEN]) -> Self {
         let key = UnboundKey::new(&AES_256_GCM, key).expect("the length is right");
-        Self(LessSafeKey::new(key))
+        Self(Arc::new(LessSafeKey::new(key)))
+    }
+
+    /// The key of the object with this header: HKDF of a secret, salted by the header's salt, for
+    /// the rest of the header.
+    pub fn derived(secret: &[u8], header: &[u8; HEADER_LEN]) -> Self {
+        Self::derived_for(secret, header, &header[..SALT_AT])
+    }
+
+    /// As [`ObjectKey::derived`], for other bytes than the rest of the header.
+    pub(crate) fn derived_for(secret: &[u8], header: &[u8; HEADER_LEN], info: &[u8]) -> Self {
+        let mut key = [0; KEY_LEN];
+        derive(secret, &header[SALT_AT..], info, &mut key);
+        let object_key = Self::new(&key);
+        key.zeroize();
+        object_key
+    }
+
+    /// A whole object of one part: `head`, and the sealed payload.
+    pub(crate) fn seal_whole(&self, head: &[&[u8]], payload: &[&[u8]]) -> Vec<u8> {
+        let mut bytes = head.concat();
+        let start = bytes.len();
+        let len: usize = payload.iter().map(|part| part.len()).sum();
+        bytes.reserve_exact(len + TAG_LEN);
+        payload
+            .iter()
+            .for_each(|part| bytes.extend_from_slice(part));
+        self.seal(0, &mut bytes, start);
+        bytes
+    }
+
+    /// Undoes [`ObjectKey::seal_whole`], for a head of this length.
+    pub(crate) fn open_whole(&self, bytes: &mut [u8], head: usize, what: &str) -> Result<Vec<u8>> {
+        let payload = bytes
+            .get_mut(head..)
+            .and_then(|sealed| self.open(0, sealed));
+        payload
+            .map(<[u8]>::to_vec)
+            .ok_or_else(|| Error::damaged(what, "its contents fail authentication"))
     }
 
     /// Encrypts `buffer[start..]` in place as part `number` of the object, and appends its tag.
@@ -194,42 +229,73 @@ pub fn format_of(bytes: &[u8]) -> u8 {
 }
 
 /// The header of an object.
-pub fn header(kind: ObjectKind, salt: &ObjectSalt) -> [u8; HEADER_LEN] {
+pub fn header(kind: ObjectKind, format: u8, salt: &ObjectSalt) -> [u8; HEADER_LEN] {
     let mut header = [0; HEADER_LEN];
-    header[..8].copy_from_slice(&prefix(kind, OBJECT_FORMAT));
-    header[8..].copy_from_slice(salt);
+    header[..6].copy_from_slice(MAGIC);
+    header[6] = letter(kind);
+    header[FORMAT_AT] = format;
+    header[SALT_AT..].copy_from_slice(salt);
     header
 }
 
-/// Reads an object's header and returns its salt; `what` names the object in errors.
+/// The salt in a header.
+pub fn salt_of(header: &[u8; HEADER_LEN]) -> ObjectSalt {
+    *header.last_chunk().expect("the header ends with a salt")
+}
+
+/// Whether objects of this kind have this format.
+fn has_format(kind: ObjectKind, format: u8) -> bool {
+    match kind {
+        ObjectKind::Config => (1..=FORMAT).contains(&format),
+        ObjectKind::Pack | ObjectKind::Snapshot | ObjectKind::Pending => {
+            [OBJECT_FORMAT, RECIPIENT_FORMAT].contains(&format)
+        }
+        ObjectKind::Index | ObjectKind::Removal | ObjectKind::Forgotten => {
+            [OBJECT_FORMAT, SIGNED_FORMAT].contains(&format)
+        }
+        ObjectKind::Client => [OBJECT_FORMAT, WRITER_FORMAT].contains(&format),
+        ObjectKind::Unverified => format == WRITER_FORMAT,
+        // They have no header.
+        ObjectKind::Key
+        | ObjectKind::Copy
+        | ObjectKind::Target
+        | ObjectKind::Set
+        | ObjectKind::Deleted => format == OBJECT_FORMAT,
+    }
+}
+
+/// Reads an object's header; `what` names the object in errors.
 ///
 /// # Errors
 /// [`Error::Damaged`] when it is not the header of an object of this kind, [`Error::NewerFormat`].
-pub fn parse_header(kind: ObjectKind, bytes: &[u8], what: &str) -> Result<ObjectSalt> {
+pub fn parse_header(kind: ObjectKind, bytes: &[u8], what: &str) -> Result<[u8; HEADER_LEN]> {
     let Some(header) = bytes.first_chunk::<HEADER_LEN>() else {
         return Err(Error::damaged(what, "it is shorter than a header"));
     };
-    let expected = prefix(kind, OBJECT_FORMAT);
     let known = match kind {
         ObjectKind::Config => FORMAT,
-        _ => OBJECT_FORMAT,
+        _ => WRITER_FORMAT,
     };
     if tabane_striped::is_container(header) {
         return Err(Error::OfStripedSet(what.to_owned()));
     }
-    if header[..7] != expected[..7] {
+    if header[..6] != MAGIC[..] || header[6] != letter(kind) {
         return Err(Error::damaged(what, "it is not an object of this kind"));
     }
-    if header[FORMAT_AT] > known {
+    let format = header[FORMAT_AT];
+    if format > known {
         return Err(Error::NewerFormat {
-            found: header[FORMAT_AT],
+            found: format,
             known,
         });
     }
-    if header[FORMAT_AT] == 0 {
-        return Err(Error::damaged(what, "it has a format that never was"));
+    if !has_format(kind, format) {
+        return Err(Error::damaged(
+            what,
+            "it has a format that its kind never had",
+        ));
     }
-    Ok(*header[8..].first_chunk().expect("the header has a salt"))
+    Ok(*header)
 }
 
 /// HKDF-SHA-256: fills `out` (at most 8160 bytes).
@@ -247,9 +313,9 @@ pub fn derive(secret: &[u8], salt: &[u8], info: &[u8], out: &mut [u8]) {
         .expect("the length is within HKDF's limit");
 }
 
-/// Magic, kind and format; it also binds a derived key to them.
-fn prefix(kind: ObjectKind, format: u8) -> [u8; 8] {
-    let letter = match kind {
+/// The letter of a kind in headers.
+fn letter(kind: ObjectKind) -> u8 {
+    match kind {
         ObjectKind::Config => b'C',
         ObjectKind::Key => b'K',
         ObjectKind::Snapshot => b'S',
@@ -262,12 +328,9 @@ fn prefix(kind: ObjectKind, format: u8) -> [u8; 8] {
         ObjectKind::Set => b'G',
         ObjectKind::Deleted => b'D',
         ObjectKind::Copy => b'Y',
-    };
-    let mut prefix = [0; 8];
-    prefix[..6].copy_from_slice(MAGIC);
-    prefix[6] = letter;
-    prefix[FORMAT_AT] = format;
-    prefix
+        ObjectKind::Unverified => b'U',
+        ObjectKind::Forgotten => b'F',
+    }
 }
 
 fn nonce(number: u64) -> Nonce {

@@ -1,11 +1,12 @@
-//! Passwords: each wraps the master key once, in an object of its own.
+//! Passwords: each wraps the master key, or a write-only key, in an object of its own.
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::error::{Error, Result};
-use crate::format::crypto::{MasterKey, ObjectKey};
+use crate::format::crypto::{MasterKey, OBJECT_FORMAT, ObjectKey, Secret, parse_header};
+use crate::format::writer_key::{WriterId, WriterKey};
 use tabane_storage::Id;
 use tabane_storage::sync::try_each;
 use tabane_storage::{Name, ObjectKind, Storage, StorageErrorKind};
@@ -52,10 +53,36 @@ const COST_MAX: KdfCost = KdfCost {
     lanes: 64,
 };
 
+/// The format of the object of a write-only key.
+const WRITER_KEY_FORMAT: u8 = 2;
+
+/// What a password opens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeyKind {
+    /// Everything.
+    #[default]
+    Full,
+    /// Nothing that is stored: it can back up.
+    WriteOnly,
+}
+
+impl KeyKind {
+    fn is_full(&self) -> bool {
+        *self == Self::Full
+    }
+}
+
 /// What the object of a key holds, as JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct KeyFile {
     format: u8,
+    /// What the key opens.
+    #[serde(default, skip_serializing_if = "KeyKind::is_full")]
+    pub kind: KeyKind,
+    /// Whose snapshots a write-only key makes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writer: Option<WriterId>,
     /// Who added it.
     pub username: String,
     /// Where.
@@ -79,13 +106,57 @@ pub struct Key {
     pub file: KeyFile,
 }
 
-/// Adds a key that opens `master` with `password`.
+/// What a password wraps or has opened.
+#[derive(Clone)]
+pub enum Unwrapped {
+    /// The master key.
+    Master(MasterKey),
+    /// A write-only key.
+    Writer(Box<WriterKey>),
+}
+
+impl Unwrapped {
+    /// Checks that a config is of the same repository, as far as this can be told: a write-only key
+    /// opens none.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::NewerFormat`].
+    pub fn accepts_config(&self, sealed: &[u8]) -> Result<()> {
+        match self {
+            Self::Master(master) => master
+                .open_object(ObjectKind::Config, sealed.to_vec(), "config")
+                .map(drop),
+            Self::Writer(_) => parse_header(ObjectKind::Config, sealed, "config").map(drop),
+        }
+    }
+
+    /// The secret by which a storage can prove what it stored.
+    pub(crate) fn storage_secret(&self) -> Secret {
+        match self {
+            Self::Master(master) => master.storage_secret(),
+            Self::Writer(writer) => writer.storage.clone(),
+        }
+    }
+
+    fn wrap(&self, wrapping: &ObjectKey) -> Vec<u8> {
+        match self {
+            Self::Master(master) => master.wrap(wrapping),
+            Self::Writer(writer) => {
+                let mut bytes = writer.to_bytes();
+                wrapping.seal(0, &mut bytes, 0);
+                std::mem::take(&mut *bytes)
+            }
+        }
+    }
+}
+
+/// Adds a key that opens `secret` with `password`.
 ///
 /// # Errors
 /// When the storage fails, or for an empty password.
 pub(crate) fn add(
     storage: &dyn Storage,
-    master: &MasterKey,
+    secret: &Unwrapped,
     password: &Password,
     cost: KdfCost,
 ) -> Result<Id> {
@@ -97,15 +168,21 @@ pub(crate) fn add(
     let salt: [u8; 16] = random();
     let wrapping = stretch(password, &salt, cost)?;
     let host = crate::format::host::describe();
+    let (format, kind, writer) = match secret {
+        Unwrapped::Master(_) => (OBJECT_FORMAT, KeyKind::Full, None),
+        Unwrapped::Writer(writer) => (WRITER_KEY_FORMAT, KeyKind::WriteOnly, Some(writer.id)),
+    };
     let file = KeyFile {
-        format: crate::format::crypto::OBJECT_FORMAT,
+        format,
+        kind,
+        writer,
         username: host.username,
         hostname: host.hostname,
         created: jiff::Timestamp::now(),
         kdf: KDF.to_owned(),
         cost,
         salt: hex::encode(salt),
-        wrapped: hex::encode(master.wrap(&wrapping)),
+        wrapped: hex::encode(secret.wrap(&wrapping)),
     };
     let bytes = serde_json::to_vec_pretty(&file).expect("a key file is plain data");
     let name = Name::new(ObjectKind::Key, object_id(&[&bytes]));
@@ -150,8 +227,7 @@ pub(crate) fn read_all(storage: &dyn Storage) -> Result<Vec<(Id, Result<Key>)>> 
     try_each(&ids, storage.connections(), load)
 }
 
-/// Tries the password on every key; returns the first master key that `is_right`, and the key that
-/// it opened.
+/// Tries the password on every key; returns what the first one wraps that `is_right`, and its ID.
 ///
 /// A key may open and yet not be right: an interrupted creation leaves a key of a master key that
 /// nothing uses.
@@ -164,8 +240,8 @@ pub(crate) fn open(
     storage: &dyn Storage,
     keys: Vec<(Id, Result<Key>)>,
     password: &Password,
-    is_right: impl Fn(&MasterKey) -> Result<()>,
-) -> Result<(MasterKey, Id)> {
+    is_right: impl Fn(&Unwrapped) -> Result<()>,
+) -> Result<(Unwrapped, Id)> {
     if keys.is_empty() {
         return Err(Error::NoKeys);
     }
@@ -173,11 +249,11 @@ pub(crate) fn open(
     let mut damaged = None;
     for (id, key) in keys {
         let opened = key.and_then(|key| match key.unwrap(password)? {
-            Some(master) => is_right(&master).map(|()| Some(master)),
+            Some(secret) => is_right(&secret).map(|()| Some(secret)),
             None => Ok(None),
         });
         match opened {
-            Ok(Some(master)) => return Ok((master, id)),
+            Ok(Some(secret)) => return Ok((secret, id)),
             Ok(None) => {}
             Err(error) => damaged = Some(error),
         }
@@ -233,13 +309,14 @@ pub(crate) fn delete(storage: &dyn Storage, id: Id) -> Result<()> {
 }
 
 impl Key {
-    pub(crate) fn unwrap(&self, password: &Password) -> Result<Option<MasterKey>> {
+    /// What the key wraps; nothing if it has another password.
+    pub(crate) fn unwrap(&self, password: &Password) -> Result<Option<Unwrapped>> {
         let name = Name::new(ObjectKind::Key, self.id);
         let file = &self.file;
-        if file.format > crate::format::crypto::OBJECT_FORMAT {
+        if file.format > WRITER_KEY_FORMAT {
             return Err(Error::NewerFormat {
                 found: file.format,
-                known: crate::format::crypto::OBJECT_FORMAT,
+                known: WRITER_KEY_FORMAT,
             });
         }
         if file.kdf != KDF {
@@ -255,7 +332,15 @@ impl Key {
         }
         let decode = |text: &str| hex::decode(text).map_err(|error| Error::damaged(name, error));
         let wrapping = stretch(password, &decode(&file.salt)?, file.cost)?;
-        Ok(MasterKey::unwrap(&wrapping, decode(&file.wrapped)?))
+        let mut wrapped = Zeroizing::new(decode(&file.wrapped)?);
+        Ok(match (file.kind, wrapping.open(0, &mut wrapped)) {
+            (_, None) => None,
+            (KeyKind::Full, Some(master)) => MasterKey::from_bytes(master).map(Unwrapped::Master),
+            (KeyKind::WriteOnly, Some(bytes)) => {
+                let writer = WriterKey::parse(bytes).map_err(|why| Error::damaged(name, why))?;
+                Some(Unwrapped::Writer(Box::new(writer)))
+            }
+        })
     }
 }
 

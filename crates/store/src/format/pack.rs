@@ -11,13 +11,16 @@
 //! encoding) under nonce 0.
 
 use crate::error::{Error, Result};
-use crate::format::crypto::{HEADER_LEN, MasterKey, ObjectKey, TAG_LEN, header};
+use crate::format::crypto::{HEADER_LEN, ObjectKey, RECIPIENT_FORMAT, TAG_LEN, format_of, salt_of};
+use crate::format::keyring::{Keyring, pack_header};
+use crate::format::recipient::ENCAPSULATION_LEN;
 use tabane_index::PACK_TRAILER_LEN;
 use tabane_storage::Id;
-use tabane_storage::random;
 use tabane_storage::{Name, OBJECT_LEN_MAX, ObjectKind, Storage};
 
-pub use tabane_index::{BlockKind, Codec, PackContents, SEGMENT_LEN, SEGMENT_LEN_MAX, Segment};
+pub use tabane_index::{
+    BlockKind, Codec, PackContents, PackKind, SEGMENT_LEN, SEGMENT_LEN_MAX, Segment,
+};
 
 /// Packs that wait for an index object at most: indexed packs survive an interruption.
 pub use tabane_index::PACKS_PER_INDEX;
@@ -42,22 +45,27 @@ pub struct PackWriter {
 }
 
 impl PackWriter {
-    /// An empty pack, which is made in `bytes`.
-    pub fn new(master: &MasterKey, kind: BlockKind, mut bytes: Vec<u8>) -> Self {
-        let salt = random();
+    /// An empty pack of these blocks, which is made in `bytes`.
+    pub fn new(keys: &Keyring, blocks: BlockKind, mut bytes: Vec<u8>) -> Self {
+        let start = keys.begin_pack(blocks);
         bytes.clear();
         bytes.reserve(PACK_LEN + 2 * SEGMENT_LEN);
-        bytes.extend_from_slice(&header(ObjectKind::Pack, &salt));
+        bytes.extend_from_slice(&start.head);
         Self {
-            key: master.object_key(ObjectKind::Pack, &salt),
+            key: start.key,
             bytes,
             blocks: 0,
             contents: PackContents {
-                salt,
-                kind,
+                salt: start.salt,
+                kind: start.kind,
                 segments: Vec::new(),
             },
         }
+    }
+
+    /// The key of the pack: a write-only key cannot derive it again.
+    pub fn key(&self) -> &ObjectKey {
+        &self.key
     }
 
     /// Seals and appends a segment whose bytes are encoded already.
@@ -105,16 +113,33 @@ impl PackWriter {
 /// Reads the footer of a whole pack; `what` names it in errors.
 ///
 /// # Errors
-/// [`Error::Damaged`], [`Error::NewerFormat`].
-pub fn read_contents(master: &MasterKey, pack: &[u8], what: &str) -> Result<PackContents> {
-    open_contents(master, pack, pack, pack.len() as u64, what)
+/// [`Error::Damaged`], [`Error::WriteOnly`].
+pub fn read_contents(keys: &Keyring, pack: &[u8], what: &str) -> Result<PackContents> {
+    let key = keys.pack_key(pack, what)?;
+    open_contents(&key, pack, pack, pack.len() as u64, what)
+}
+
+/// As [`read_contents`], with the key of the pack.
+///
+/// # Errors
+/// [`Error::Damaged`].
+pub fn read_contents_with(key: &ObjectKey, pack: &[u8], what: &str) -> Result<PackContents> {
+    open_contents(key, pack, pack, pack.len() as u64, what)
+}
+
+/// Bytes of a pack before its first segment, by its header.
+fn head_len(header: &[u8; HEADER_LEN]) -> usize {
+    match format_of(header) {
+        RECIPIENT_FORMAT => HEADER_LEN + ENCAPSULATION_LEN,
+        _ => HEADER_LEN,
+    }
 }
 
 /// Fetches header and footer of a pack, without its segments.
 ///
 /// # Errors
 /// As [`read_contents`], and when the storage fails.
-pub fn fetch_contents(storage: &dyn Storage, master: &MasterKey, id: Id) -> Result<PackContents> {
+pub fn fetch_contents(storage: &dyn Storage, keys: &Keyring, id: Id) -> Result<PackContents> {
     let name = Name::new(ObjectKind::Pack, id);
     let len = storage.stat(name);
     let len = len.map_err(Error::storage("read", name))?;
@@ -128,9 +153,13 @@ pub fn fetch_contents(storage: &dyn Storage, master: &MasterKey, id: Id) -> Resu
         return Err(Error::damaged(what, "it is longer than any object"));
     }
     if len <= FOOTER_GUESS {
-        return read_contents(master, &fetch(0..len)?, &what);
+        return read_contents(keys, &fetch(0..len)?, &what);
     }
-    let head = fetch(0..HEADER_LEN as u64)?;
+    let mut head = fetch(0..HEADER_LEN as u64)?;
+    let header = pack_header(&head, &what)?;
+    if head_len(&header) > HEADER_LEN {
+        head = fetch(0..head_len(&header) as u64)?;
+    }
     let mut tail = fetch(len - FOOTER_GUESS..len)?;
     let footer_len = tail.last_chunk::<PACK_TRAILER_LEN>().map_or(0, |trailer| {
         u64::from(u32::from_le_bytes(*trailer)) + PACK_TRAILER_LEN as u64
@@ -138,18 +167,20 @@ pub fn fetch_contents(storage: &dyn Storage, master: &MasterKey, id: Id) -> Resu
     if footer_len > FOOTER_GUESS && footer_len <= len {
         tail = fetch(len - footer_len..len)?;
     }
-    open_contents(master, &head, &tail, len, &what)
+    let key = keys.pack_key(&head, &what)?;
+    open_contents(&key, &head, &tail, len, &what)
 }
 
 /// Reads the footer of a pack of `len` bytes that begins with `head` and ends with `tail`.
 fn open_contents(
-    master: &MasterKey,
+    key: &ObjectKey,
     head: &[u8],
     tail: &[u8],
     len: u64,
     what: &str,
 ) -> Result<PackContents> {
-    let salt = crate::format::crypto::parse_header(ObjectKind::Pack, head, what)?;
+    let header = pack_header(head, what)?;
+    let head_len = head_len(&header) as u64;
     let damaged = |why: &str| Error::damaged(what, why);
     let (body, trailer) = tail
         .split_last_chunk::<PACK_TRAILER_LEN>()
@@ -157,18 +188,20 @@ fn open_contents(
     let footer_len = u32::from_le_bytes(*trailer) as usize;
     let start = body.len().checked_sub(footer_len);
     let footer_at = len.checked_sub((footer_len + PACK_TRAILER_LEN) as u64);
-    let (Some(start), Some(footer_at @ HEADER_LEN_U64..)) = (start, footer_at) else {
+    let (Some(start), Some(footer_at)) = (start, footer_at.filter(|at| *at >= head_len)) else {
         return Err(damaged("its footer does not fit"));
     };
     let mut footer = body[start..].to_vec();
-    let footer = master
-        .object_key(ObjectKind::Pack, &salt)
+    let footer = key
         .open(NONCE_OF_FOOTER, &mut footer)
         .ok_or_else(|| damaged("its footer fails authentication"))?;
     let contents: PackContents =
         postcard::from_bytes(footer).map_err(|error| damaged(&error.to_string()))?;
     contents.validate(what)?;
-    if contents.salt != salt || HEADER_LEN_U64 + contents.segments_len() != footer_at {
+    if contents.salt != salt_of(&header)
+        || contents.kind.head_len() as u64 != head_len
+        || head_len + contents.segments_len() != footer_at
+    {
         return Err(damaged("its footer does not fit its body"));
     }
     Ok(contents)
@@ -280,8 +313,6 @@ fn other_len(number: usize, what: String) -> Error {
         format!("segment {number} has another length than its blocks"),
     )
 }
-
-const HEADER_LEN_U64: u64 = HEADER_LEN as u64;
 
 /// Most footers are shorter: one with a hundred and thirty blocks, as a pack of 128 KiB blocks has,
 /// takes 5 KiB.

@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use serde::{Deserialize, Serialize};
 use tabane_storage::Id;
 
-/// The contents of a removal, sealed, in postcard's encoding.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A removal. It is stored as its packs, sealed, in postcard's encoding.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Removal {
     /// The packs.
     pub packs: Vec<Id>,
+    /// Whether no pack may be deleted for it: write-only keys cannot read it.
+    pub is_waiting: bool,
 }
 
 /// The removals of a repository at one time.

@@ -10,6 +10,7 @@ use tabane_storage::Id;
 use crate::error::{Error, Result};
 use crate::format::entry::Piece;
 use crate::format::owners::Owners;
+use crate::format::writer_key::WriterId;
 
 /// The contents of a snapshot's object, sealed JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +39,10 @@ pub struct Snapshot {
     pub original: Option<Id>,
     /// The content of `/`, a directory.
     pub root: Vec<Piece>,
+    /// The write-only key that made it. Stored only where a full key has made another snapshot of
+    /// it; otherwise it follows from how the snapshot is sealed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writer: Option<WriterId>,
     /// The names of owners and groups; nothing in a repository of format 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owners: Option<Owners>,

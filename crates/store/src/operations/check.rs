@@ -14,8 +14,8 @@ use crate::access::removal::{Removal, Removals};
 use crate::access::repository::{READ_ATTEMPTS_MAX, Repository};
 use crate::error::{Error, Result};
 use crate::format::entry::{self, Entry, Piece};
-use crate::format::key;
-use crate::format::pack::PackContents;
+use crate::format::key::{self, KeyKind};
+use crate::format::pack::{self, PackContents};
 use crate::format::snapshot::Snapshot;
 use crate::operations::salvage::salvage;
 use tabane_index::{Index, IndexSegment};
@@ -63,14 +63,18 @@ pub enum ReadData {
 /// What was looked at, and how many problems there were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CheckReport {
-    /// Keys that can be read: as many passwords open the repository.
+    /// Full keys that can be read: as many passwords open the repository.
     pub keys: u64,
+    /// Write-only keys that can be read.
+    pub write_only_keys: u64,
     /// Snapshots.
     pub snapshots: u64,
     /// Objects of the index.
     pub index_objects: u64,
     /// Packs that the index names.
     pub packs: u64,
+    /// Packs that only write-only keys have said something of: the next prune verifies them.
+    pub unverified_packs: u64,
     /// Blocks that the index names.
     pub blocks: u64,
     /// Packs that were read.
@@ -81,6 +85,9 @@ pub struct CheckReport {
     pub unreferenced_packs: u64,
     /// Things that are wrong.
     pub problems: u64,
+    /// How many of these are that the repository is older than what this machine has seen, or lacks
+    /// snapshots that it has seen.
+    pub rolled_back: u64,
 }
 
 struct Run {
@@ -112,11 +119,15 @@ impl Run {
 impl Repository {
     /// Checks whether everything is there, and is what was written.
     ///
-    /// Problems are reported one by one and counted; they are no error.
+    /// Problems are reported one by one and counted; they are no error. With a write-only key,
+    /// keys, index and packs are looked at, and no snapshot.
     ///
     /// # Errors
-    /// When the storage cannot be listed.
+    /// [`Error::WriteOnly`] for data or snapshots; when the storage cannot be listed.
     pub fn check(&self, options: CheckOptions) -> Result<CheckReport> {
+        if options.read_data != ReadData::Nothing || !options.snapshots.is_empty() {
+            self.keys().need_master("checking what snapshots hold")?;
+        }
         let run = Arc::new(Run {
             // What is kept on this machine says nothing about the storage.
             repository: self.without_local_copies(),
@@ -124,9 +135,12 @@ impl Repository {
             bad_blocks: Mutex::default(),
         });
         let mut report = CheckReport::default();
-        let (keys, (_presence, objects)) = both(
+        let ((keys, recalled), (_presence, objects)) = both(
             self.is_far(),
-            || check_keys(&run),
+            || {
+                let recall = || self.recall();
+                both(self.is_far(), || check_keys(&run), recall)
+            },
             || {
                 // So that no prune takes packs away meanwhile. A repository that cannot be written
                 // to cannot be pruned from here, and can be checked.
@@ -134,17 +148,27 @@ impl Repository {
                 (presence, read_objects(&run, &options.snapshots))
             },
         );
-        report.keys = keys?;
+        keys?.count(&mut report);
+        let recalled = recalled?;
+        if let Some(recalled) = &recalled {
+            for sentence in recalled.rollback.sentences() {
+                run.problem(&sentence);
+                report.rolled_back += 1;
+            }
+        }
         let Objects {
             removals,
             announced,
             mut snapshots,
             contents,
+            unverified,
             packs,
         } = objects?.count(&run, &mut report);
         snapshots.sort_by_key(|(id, snapshot)| (snapshot.time, *id));
-        let (packs, index) = check_packs(&run, &contents, packs, &removals, &mut report)?;
+        let (packs, index) =
+            check_packs(&run, &contents, &unverified, packs, &removals, &mut report)?;
         report.packs = contents.len() as u64;
+        report.unverified_packs = unverified.len() as u64;
         report.blocks = index.len();
         let packs = if options.snapshots.is_empty() || options.read_data == ReadData::Nothing {
             packs
@@ -158,6 +182,9 @@ impl Repository {
         // In the end, so that the files that damaged blocks belong to can be named.
         check_snapshots(&run, &index, snapshots, &announced)?;
         report.problems = run.problems.load(Ordering::Relaxed);
+        if let Some(recalled) = recalled {
+            recalled.remember(self, None);
+        }
         if report.unreferenced_packs > 0 {
             let why = match report.problems {
                 0 => "an interrupted backup left them, or one is running; no snapshot needs them",
@@ -172,10 +199,23 @@ impl Repository {
     }
 }
 
-fn check_keys(run: &Run) -> Result<u64> {
+/// Numbers of keys that can be read.
+#[derive(Default)]
+struct Keys {
+    full: u64,
+    write_only: u64,
+}
+
+impl Keys {
+    fn count(self, report: &mut CheckReport) {
+        (report.keys, report.write_only_keys) = (self.full, self.write_only);
+    }
+}
+
+fn check_keys(run: &Run) -> Result<Keys> {
     let repository = &run.repository;
     let is_far = repository.is_far();
-    let (faults, (is_migrated, keys)) = both(
+    let (faults, (is_migrated, listed)) = both(
         is_far,
         || repository.faults_of_config_and_keys(),
         || {
@@ -190,7 +230,14 @@ fn check_keys(run: &Run) -> Result<u64> {
         let progress = repository.progress();
         progress.note("a migration of this repository was interrupted: migrate it again");
     }
-    Ok(keys?.keys.len() as u64)
+    let mut keys = Keys::default();
+    for key in listed?.keys {
+        match key.file.kind {
+            KeyKind::Full => keys.full += 1,
+            KeyKind::WriteOnly => keys.write_only += 1,
+        }
+    }
+    Ok(keys)
 }
 
 type Contents = Arc<HashMap<Id, PackContents>>;
@@ -201,6 +248,8 @@ struct Objects {
     announced: Vec<Snapshot>,
     snapshots: Vec<(Id, Snapshot)>,
     contents: Contents,
+    /// Packs of which only write-only keys have said something.
+    unverified: HashSet<Id>,
     packs: Vec<(Id, u64)>,
 }
 
@@ -209,31 +258,45 @@ struct Read {
     removals: BTreeMap<Id, Result<Removal>>,
     announced: BTreeMap<Id, Result<Snapshot>>,
     snapshots: BTreeMap<Id, Result<Option<Snapshot>>>,
+    unverified: BTreeMap<Id, Result<IndexSegment>>,
     index: BTreeMap<Id, Result<IndexSegment>>,
     packs: Vec<Listed>,
 }
 
 /// Lists and reads all objects but packs; of snapshots, those that are `chosen`, all if there are
-/// none.
+/// none, but none with a write-only key.
 fn read_objects(run: &Run, chosen: &[Id]) -> Result<Read> {
     let repository = &run.repository;
     let is_far = repository.is_far();
     for _ in 0..READ_ATTEMPTS_MAX {
         // Snapshots before the index: so the index knows all that they need, even if a backup ends
         // meanwhile.
-        let [removals, pending, snapshots, index, packs] = repository.list_in_order([
-            ObjectKind::Removal,
-            ObjectKind::Pending,
-            ObjectKind::Snapshot,
-            ObjectKind::Index,
-            ObjectKind::Pack,
-        ])?;
+        let [removals, pending, snapshots, unverified, index, packs] =
+            repository.list_in_order([
+                ObjectKind::Removal,
+                ObjectKind::Pending,
+                ObjectKind::Snapshot,
+                // Before the others: what somebody verifies meanwhile is in these.
+                ObjectKind::Unverified,
+                ObjectKind::Index,
+                ObjectKind::Pack,
+            ])?;
         let read_pending = |id| repository.load_snapshot_from(ObjectKind::Pending, id);
         let read_snapshot = |id| {
             let is_chosen = chosen.is_empty() || chosen.contains(&id);
+            let is_chosen = is_chosen && !repository.is_write_only();
             is_chosen.then(|| repository.load_snapshot(id)).transpose()
         };
-        let (of_snapshots, of_packs) = both(
+        let read_index = || {
+            let read = |id| repository.read_index_segment(id);
+            let read_unverified = |id| repository.read_unverified(id);
+            both(
+                is_far,
+                || repository.read_each_listed(&unverified, read_unverified),
+                || repository.read_each_listed(&index, read),
+            )
+        };
+        let (of_snapshots, (of_removals, of_index)) = both(
             is_far,
             || {
                 both(
@@ -246,16 +309,19 @@ fn read_objects(run: &Run, chosen: &[Id]) -> Result<Read> {
                 both(
                     is_far,
                     || repository.read_each_listed(&removals, |id| repository.read_removal(id)),
-                    || repository.read_each_listed(&index, |id| repository.read_index_segment(id)),
+                    read_index,
                 )
             },
         );
-        let read = (of_snapshots.0?, of_snapshots.1?, of_packs.0?, of_packs.1?);
-        if let (Some(announced), Some(snapshots), Some(removals), Some(index)) = read {
+        let of_packs = (of_removals?, of_index.0?, of_index.1?);
+        if let (Some(announced), Some(snapshots)) = (of_snapshots.0?, of_snapshots.1?)
+            && let (Some(removals), Some(unverified), Some(index)) = of_packs
+        {
             return Ok(Read {
                 removals,
                 announced,
                 snapshots,
+                unverified,
                 index,
                 packs,
             });
@@ -271,10 +337,15 @@ impl Read {
         for (id, removal) in self.removals {
             match removal {
                 Ok(removal) => drop(removals.insert(id, removal)),
+                // A full key replaces it before it counts.
+                Err(Error::WriteOnly(_)) => {}
                 Err(error) => run.error(&error),
             }
         }
         let mut snapshots = Vec::new();
+        if run.repository.is_write_only() {
+            report.snapshots = self.snapshots.len() as u64;
+        }
         for (id, snapshot) in self.snapshots {
             let Some(snapshot) = snapshot.transpose() else {
                 continue;
@@ -285,11 +356,17 @@ impl Read {
                 Err(error) => run.error(&error),
             }
         }
-        let mut contents = HashMap::new();
+        let mut contents = claims(run, self.unverified);
+        let mut unverified: HashSet<Id> = contents.keys().copied().collect();
         for segment in self.index.into_values() {
             report.index_objects += 1;
             match segment {
-                Ok(segment) => contents.extend(segment),
+                Ok(segment) => {
+                    segment
+                        .iter()
+                        .for_each(|(pack, _)| _ = unverified.remove(pack));
+                    contents.extend(segment);
+                }
                 Err(error) => run.error(&error),
             }
         }
@@ -299,9 +376,46 @@ impl Read {
             announced: self.announced.into_values().flatten().collect(),
             snapshots,
             contents: Arc::new(contents),
+            unverified,
             packs: packs.map(|pack| (pack.id, pack.len)).collect(),
         }
     }
+}
+
+/// What write-only keys say of packs. Where they say different things, the pack itself tells.
+fn claims(run: &Run, said: BTreeMap<Id, Result<IndexSegment>>) -> HashMap<Id, PackContents> {
+    let (mut contents, mut disputed) = (HashMap::new(), HashSet::new());
+    let repository = &run.repository;
+    for (id, packs) in said {
+        match packs {
+            // Those of other write-only keys cannot be read with one.
+            Ok(packs) if packs.is_empty() && !repository.is_write_only() => {
+                let name = Name::new(ObjectKind::Unverified, id);
+                let why = "somebody who has no key has put it there";
+                run.problem(&format_args!(
+                    "{name} is nothing that a write-only key made: {why}"
+                ));
+            }
+            Ok(packs) => {
+                for (pack, said) in packs {
+                    let others = contents.insert(pack, said.clone());
+                    disputed.extend(others.filter(|other| *other != said).map(|_| pack));
+                }
+            }
+            Err(error) => run.error(&error),
+        }
+    }
+    for pack in disputed {
+        let name = Name::new(ObjectKind::Pack, pack);
+        run.problem(&format_args!(
+            "{name}: write-only keys say different things of it"
+        ));
+        match pack::fetch_contents(repository.storage(), repository.keys(), pack) {
+            Ok(own) => drop(contents.insert(pack, own)),
+            Err(error) => run.error(&error),
+        }
+    }
+    contents
 }
 
 /// Compares the packs that are there with those that the index names; returns those in both with
@@ -309,6 +423,7 @@ impl Read {
 fn check_packs(
     run: &Run,
     contents: &HashMap<Id, PackContents>,
+    unverified: &HashSet<Id>,
     listed: Vec<(Id, u64)>,
     removals: &Removals,
     report: &mut CheckReport,
@@ -316,6 +431,7 @@ fn check_packs(
     let condemned = removals.condemned();
     let there: HashMap<Id, u64> = listed.iter().copied().collect();
     let (mut index, mut lost) = (Index::default(), Vec::new());
+    let mut unverified_index = Index::default();
     for (id, pack) in contents {
         let expected = pack.object_len();
         match there.get(id) {
@@ -326,12 +442,18 @@ fn check_packs(
                 lost.push((id, format!("it has {len} bytes and should have {expected}")));
             }
             Some(_) => {
+                let index = if unverified.contains(id) {
+                    &mut unverified_index
+                } else {
+                    &mut index
+                };
                 if let Err(error) = index.add(*id, pack) {
                     run.error(&error.into());
                 }
             }
         }
     }
+    index.add_unverified(unverified_index)?;
     if !lost.is_empty() {
         run.repository.forget_cached();
     }
@@ -353,7 +475,8 @@ fn check_packs(
         .iter()
         .filter(|(id, _)| !contents.contains_key(id))
         .count();
-    if unreferenced > 0 {
+    // A write-only key does not know those of others.
+    if unreferenced > 0 && !run.repository.is_write_only() {
         report.unreferenced_packs = unreferenced as u64;
     }
     let known = listed
@@ -393,7 +516,13 @@ fn check_snapshots(
     let mut reader = BlockReader::of_trees(&run.repository);
     let mut seen = Seen::default();
     for (id, snapshot) in snapshots {
-        let what = format!("snapshot {}", id.short());
+        let what = match snapshot.writer {
+            None => format!("snapshot {}", id.short()),
+            Some(writer) => {
+                let writer = writer.short();
+                format!("snapshot {}, of the write-only key {writer}", id.short())
+            }
+        };
         if announced.contains(&snapshot)
             && let Ok(false) = is_whole(&mut reader, index, &snapshot.root)
         {
@@ -475,7 +604,7 @@ fn check_tree(
 /// The blocks of a file that are not as they should be, and why not.
 fn bad_blocks(run: &Run, index: &Index, entry: &Entry) -> Vec<(Id, String)> {
     let read_badly = lock(&run.bad_blocks);
-    let why = |block: &Id, len| match index.find(block) {
+    let why = |block: &Id, len| match index.find_of_len(block, len) {
         Ok(None) => Some("is missing".to_owned()),
         Ok(Some(location)) if location.len != len => Some("has another length".to_owned()),
         Ok(Some(_)) if read_badly.contains(block) => Some("is damaged".to_owned()),

@@ -7,7 +7,7 @@ use crate::access::client::Presence;
 use crate::access::reach::Reach;
 use crate::access::reader::BlockReader;
 use crate::access::removal;
-use crate::access::repository::Repository;
+use crate::access::repository::{Repository, Trust};
 use crate::error::{Error, Result};
 use crate::format::snapshot::Snapshot;
 use crate::operations::repack;
@@ -155,6 +155,10 @@ impl New<'_> {
         let mut secured = removals.clone();
         // model: removal/commit/list-removals
         while removal::names(self.repository)? != secured {
+            if self.repository.is_write_only() {
+                secured = self.unneeded(removals)?;
+                continue;
+            }
             secured = match self.copy_condemned() {
                 Err(error) if error.is_not_found() => return Err(Error::RemovedMeanwhile),
                 Err(Error::MissingBlock(_)) => return Err(Error::RemovedMeanwhile),
@@ -164,11 +168,23 @@ impl New<'_> {
         Ok(secured)
     }
 
+    /// The removals, of which none but `known` condemns a pack: a write-only key cannot read what
+    /// is to be copied.
+    fn unneeded(&self, known: &BTreeSet<Id>) -> Result<BTreeSet<Id>> {
+        let removals = self.repository.read_removals()?;
+        let mut new = removals.iter().filter(|(id, _)| !known.contains(id));
+        if new.any(|(_, removal)| !removal.packs.is_empty()) {
+            Err(Error::RemovedMeanwhile)
+        } else {
+            Ok(removals.names())
+        }
+    }
+
     /// Copies the blocks that are only in condemned packs; returns the removals that condemned
     /// them.
     fn copy_condemned(&self) -> Result<BTreeSet<Id>> {
         let repository = self.repository;
-        let index = Arc::new(repository.load_index_and_lost()?.0);
+        let index = Arc::new(repository.load_index_and_lost(Trust::Any)?.0);
         let mut reach = Reach::default();
         let blocks = match self.beside {
             Some((_, own)) => own,

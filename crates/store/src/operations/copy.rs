@@ -11,7 +11,7 @@ use tabane_engine::Algorithm;
 use crate::access::client::{Presence, Purpose};
 use crate::access::reach::Reach;
 use crate::access::reader::BlockReader;
-use crate::access::repository::Repository;
+use crate::access::repository::{Repository, Trust};
 use crate::access::snapshots;
 use crate::error::{Error, Result};
 use crate::format::compress::Compression;
@@ -131,7 +131,7 @@ impl Repository {
         } else {
             Some(Presence::announce(to, Purpose::Backup)?)
         };
-        let target = to.load_index()?;
+        let target = to.load_index_of(Trust::Verified)?;
         let removals = target.removals().clone();
         let mut reader = BlockReader::of_trees(self);
         let mut reach = Reach::default();

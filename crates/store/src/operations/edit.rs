@@ -147,10 +147,16 @@ pub fn edit<E: Edit>(
                 repository.delete_if_there(Name::new(ObjectKind::Snapshot, *id))?;
             }
         }
-        if new.is_some() && forget {
-            repository.remove_snapshot(old)?;
-        }
         done.push(Edited { old, new, changes });
+    }
+    if forget {
+        let replaced = done.iter().filter(|edited| edited.new.is_some());
+        let replaced: Vec<Id> = replaced.map(|edited| edited.old).collect();
+        let failed = repository.remove_snapshots(&replaced)?;
+        failed
+            .into_iter()
+            .next()
+            .map_or(Ok(()), |(_, error)| Err(error))?;
     }
     Ok(done)
 }

@@ -3,17 +3,21 @@
 //! The rules are restic's. Each rule goes through the snapshots from the newest to the oldest,
 //! independently of the others: a snapshot stays if any rule keeps it.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::str::FromStr;
+use std::time::{Duration, SystemTime};
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span, Timestamp, Zoned};
 
+use crate::access::repository::Repository;
 use crate::error::{Error, Result};
 use crate::format::snapshot::{Retention, Snapshot, has_tags};
+use crate::format::writer_key::WriterId;
+use tabane_storage::{Id, Name, ObjectKind};
 
 pub use crate::format::snapshot::GroupBy;
-use tabane_storage::Id;
 
 /// Stretches of the local calendar, of which a rule keeps the latest snapshot each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,19 +229,21 @@ impl fmt::Display for Rule {
 /// The reasons to keep each snapshot of a group, in the order of `group`; a snapshot without a
 /// reason is removed.
 ///
-/// Periods are those of `zone`. Snapshots dated after `now` stay and count for no rule: a fast
-/// clock or forged snapshots make no other snapshot old or superfluous. Nor do snapshots that say
-/// themselves how long they stay. Ages are measured from the latest of the other snapshots.
+/// Periods are those of `zone`. Snapshots dated after `now`, and [`misdated`] ones, stay and count
+/// for no rule: a fast clock or forged snapshots make no other snapshot old or superfluous. Nor do
+/// snapshots that say themselves how long they stay. Ages are measured from the latest of the other
+/// snapshots.
 pub fn reasons(
     rules: &[Rule],
     group: &[(Id, Snapshot)],
     zone: &TimeZone,
     now: Timestamp,
+    misdated: &HashSet<Id>,
 ) -> Vec<Vec<String>> {
     let zoned = |at: &usize| group[*at].1.time.to_zoned(zone.clone());
     let mut reasons = vec![Vec::new(); group.len()];
     let mut newest_first = Vec::new();
-    for (at, (_, snapshot)) in group.iter().enumerate() {
+    for (at, (id, snapshot)) in group.iter().enumerate() {
         match snapshot.retention {
             Some(Retention::Never) => reasons[at].push("never to be removed".to_owned()),
             Some(Retention::Until(time)) if time > now => {
@@ -245,6 +251,9 @@ pub fn reasons(
             }
             Some(Retention::Until(_)) => {}
             None if snapshot.time > now => reasons[at].push("dated in the future".to_owned()),
+            None if misdated.contains(id) => {
+                reasons[at].push("dated otherwise than it was stored".to_owned());
+            }
             None => newest_first.push(at),
         }
     }
@@ -298,9 +307,55 @@ pub fn reasons(
     reasons
 }
 
-/// Snapshots to which rules are applied together.
+/// How far the time of a write-only key's snapshot may be from the time at which it was stored: a
+/// backup may take long.
+const MISDATING_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// The snapshots of write-only keys whose time differs by more than a day from the time at which
+/// the storage got them. Whoever stole such a key can date snapshots as they like, so that rules
+/// would keep these instead of others.
+///
+/// # Errors
+/// When the storage fails.
+pub fn misdated<'a>(
+    repository: &Repository,
+    snapshots: impl IntoIterator<Item = (&'a Id, &'a Snapshot)>,
+) -> Result<HashSet<Id>> {
+    let kind = ObjectKind::Snapshot;
+    let mut misdated = HashSet::new();
+    let snapshots = snapshots.into_iter();
+    let of_writers: Vec<_> = snapshots
+        .filter(|(_, made)| made.writer.is_some())
+        .collect();
+    if of_writers.is_empty() {
+        return Ok(misdated);
+    }
+    let listed = repository.list_with_times(kind)?;
+    let stored: HashMap<Id, SystemTime> = listed
+        .into_iter()
+        .map(|object| (object.id, object.modified))
+        .collect();
+    for (id, snapshot) in of_writers {
+        let Some(&stored) = stored.get(id) else {
+            continue;
+        };
+        let dated = SystemTime::from(snapshot.time);
+        let apart = stored.duration_since(dated);
+        let apart = apart.unwrap_or_else(|error| error.duration());
+        // One that a full key has made of it is stored later.
+        if apart > MISDATING_MAX && repository.is_sealed_by_writer(Name::new(kind, *id))? {
+            misdated.insert(*id);
+        }
+    }
+    Ok(misdated)
+}
+
+/// Snapshots to which rules are applied together. No group has snapshots of several write-only
+/// keys, or of one and of full keys: those of a stolen key make no others superfluous.
 #[derive(Clone, Debug)]
 pub struct Group {
+    /// The write-only key that made the snapshots; nothing for full keys.
+    pub writer: Option<WriterId>,
     /// The host name, when grouping by host.
     pub host: Option<String>,
     /// The paths, when grouping by paths.
@@ -323,11 +378,15 @@ pub fn group(snapshots: Vec<(Id, Snapshot)>, by: GroupBy) -> Vec<Group> {
         let host = by.host.then(|| snapshot.hostname.clone());
         let paths = by.paths.then(|| sorted(&snapshot.paths));
         let tags = by.tags.then(|| sorted(&snapshot.tags));
-        let same =
-            |group: &&mut Group| (&group.host, &group.paths, &group.tags) == (&host, &paths, &tags);
+        let writer = snapshot.writer;
+        let same = |group: &&mut Group| {
+            let key = (&group.host, &group.paths, &group.tags, group.writer);
+            key == (&host, &paths, &tags, writer)
+        };
         match groups.iter_mut().find(same) {
             Some(group) => group.snapshots.push((id, snapshot)),
             None => groups.push(Group {
+                writer,
                 host,
                 paths,
                 tags,
@@ -360,6 +419,7 @@ mod tests {
             retention: None,
             parent: None,
             original: None,
+            writer: None,
             root: Vec::new(),
             owners: None,
             program_version: String::new(),
@@ -389,7 +449,7 @@ mod tests {
 
     /// Numbers of the kept snapshots.
     fn kept(rules: &[Rule], group: &[(Id, Snapshot)]) -> BTreeSet<usize> {
-        let reasons = reasons(rules, group, &TimeZone::UTC, far_future());
+        let reasons = reasons(rules, group, &TimeZone::UTC, far_future(), &HashSet::new());
         (0..group.len())
             .filter(|&at| !reasons[at].is_empty())
             .collect()
@@ -452,7 +512,13 @@ mod tests {
             Rule::Within(Period::Hour, "2d".parse().unwrap()),
         ];
         assert_eq!(
-            reasons(&rules, &group, &TimeZone::UTC, far_future()),
+            reasons(
+                &rules,
+                &group,
+                &TimeZone::UTC,
+                far_future(),
+                &HashSet::new()
+            ),
             [
                 vec!["oldest daily snapshot", "oldest hourly within 2d"],
                 vec![
@@ -497,7 +563,7 @@ mod tests {
         // 23:30 and 00:30 in Berlin.
         let group = at(&["2026-01-01T22:30", "2026-01-01T23:30"]);
         let rules = [last(Period::Day, 2)];
-        let of = |zone: TimeZone| reasons(&rules, &group, &zone, far_future());
+        let of = |zone: TimeZone| reasons(&rules, &group, &zone, far_future(), &HashSet::new());
         assert_eq!(of(berlin.clone()), [["daily snapshot"], ["daily snapshot"]]);
         assert_eq!(
             of(TimeZone::UTC),
@@ -505,7 +571,13 @@ mod tests {
         );
         // 02:30 in summer and 02:30 in winter, as restic has it.
         let group = at(&["2026-10-25T00:30", "2026-10-25T01:30"]);
-        let found = reasons(&[last(Period::Hour, 1)], &group, &berlin, far_future());
+        let found = reasons(
+            &[last(Period::Hour, 1)],
+            &group,
+            &berlin,
+            far_future(),
+            &HashSet::new(),
+        );
         assert_eq!(found, [vec![], vec!["hourly snapshot"]]);
     }
 
@@ -518,12 +590,18 @@ mod tests {
         let future = vec!["dated in the future"];
         let rules = [Rule::Within(Period::Each, "7d".parse().unwrap())];
         let group = at(&["2026-05-01T00:00", "2026-05-30T00:00", "2038-01-01T00:00"]);
-        let found = reasons(&rules, &group, &TimeZone::UTC, now);
+        let found = reasons(&rules, &group, &TimeZone::UTC, now, &HashSet::new());
         assert_eq!(found, [vec![], vec!["within 7d"], future.clone()]);
-        let found = reasons(&rules, &group[2..], &TimeZone::UTC, now);
+        let found = reasons(&rules, &group[2..], &TimeZone::UTC, now, &HashSet::new());
         assert_eq!(found, std::slice::from_ref(&future));
         let group = at(&["2026-05-30T00:00", "2026-06-02T00:00", "2026-06-03T00:00"]);
-        let found = reasons(&[last(Period::Day, 2)], &group, &TimeZone::UTC, now);
+        let found = reasons(
+            &[last(Period::Day, 2)],
+            &group,
+            &TimeZone::UTC,
+            now,
+            &HashSet::new(),
+        );
         assert_eq!(found, [vec!["daily snapshot"], future.clone(), future]);
     }
 
@@ -546,7 +624,7 @@ mod tests {
         group[3].1.retention = Some(Retention::Until(time(2099)));
         // The last one is gone, and counts for no rule.
         let rules = [last(Period::Each, 1)];
-        let found = reasons(&rules, &group, &TimeZone::UTC, time(2100));
+        let found = reasons(&rules, &group, &TimeZone::UTC, time(2100), &HashSet::new());
         let expected = [
             vec!["never to be removed"],
             vec!["wanted until 2101-01-01"],

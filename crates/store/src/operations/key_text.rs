@@ -1,12 +1,12 @@
-//! Keys on paper: a key and the config go out as a text, and come back where they were lost.
+//! Keys on paper: a key and the config go out as a text, and come back where they were lost. The
+//! text of a write-only key has no config, which that key does not open.
 
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
-use crate::format::config::Config;
 use crate::format::copies;
-use crate::format::crypto::MasterKey;
-use crate::format::key::{self, Password};
+use crate::format::key::{self, KeyKind, Password, Unwrapped};
 use crate::format::key_text::KeyText;
+use crate::format::keyring::Keyring;
 use std::sync::Arc;
 use tabane_storage::{Id, Name, ObjectKind, Storage, StorageErrorKind, object_id};
 
@@ -32,11 +32,14 @@ impl Repository {
     /// # Errors
     /// When the key cannot be read.
     pub fn export_key(&self, id: Id) -> Result<Vec<String>> {
-        key::load(self.storage(), id)?;
+        let kind = key::load(self.storage(), id)?.file.kind;
         let name = Name::new(ObjectKind::Key, id);
         let key = self.storage().get(name, None);
         let text = KeyText {
-            config: self.sealed_config().to_vec(),
+            config: match kind {
+                KeyKind::Full => self.sealed_config().to_vec(),
+                KeyKind::WriteOnly => Vec::new(),
+            },
             key: key.map_err(Error::storage("read", name))?,
         };
         Ok(text.lines())
@@ -56,13 +59,20 @@ impl Repository {
         let text = KeyText::parse(text)?;
         let key = key::parse(object_id(&[&text.key]), &text.key)?;
         let closed = || Error::KeyText("its key opens with another password".to_owned());
-        let master = key.unwrap(password)?.ok_or_else(closed)?;
-        let json = master.open_object(ObjectKind::Config, text.config.clone(), "the key text")?;
-        let config: Config =
-            serde_json::from_slice(&json).map_err(|error| Error::damaged("the key text", error))?;
+        let secret = key.unwrap(password)?.ok_or_else(closed)?;
+        let config = match &secret {
+            Unwrapped::Writer(writer) => writer.config(),
+            Unwrapped::Master(master) => {
+                let sealed = text.config.clone();
+                let json = master.open_object(ObjectKind::Config, sealed, "the key text")?;
+                serde_json::from_slice(&json)
+                    .map_err(|error| Error::damaged("the key text", error))?
+            }
+        };
         let mut mended = Vec::new();
-        let has_config = has_config(&*storage, &master)?;
-        if !has_config && !is_of(&*storage, &master, key.id)? {
+        let has_config = has_config(&*storage, &secret)?;
+        let keyring = Keyring::new(secret, false);
+        if !has_config && !is_of(&*storage, &keyring, key.id)? {
             return Err(Error::KeyText(format!(
                 "it is of the repository {}, and at {} is none or another; nothing was changed",
                 config.id.short(),
@@ -79,12 +89,15 @@ impl Repository {
             put.map_err(Error::storage("write", name))?;
             mended.push(error.to_string());
         }
-        if !has_config {
+        if !has_config && !text.config.is_empty() {
             let replaced = storage.replace(Name::CONFIG, &[&text.config]);
             replaced.map_err(Error::storage("write", Name::CONFIG))?;
             mended.push("config is damaged or missing".to_owned());
         }
-        mended.extend(Self::open(storage, password)?.repair_config()?);
+        let opened = Self::open(storage, password)?;
+        if !opened.is_write_only() {
+            mended.extend(opened.repair_config()?);
+        }
         Ok(ImportedKey {
             key: key.id,
             repository: config.id,
@@ -93,22 +106,21 @@ impl Repository {
     }
 }
 
-/// Whether the config, or a copy of it, is one of this master key.
-fn has_config(storage: &dyn Storage, master: &MasterKey) -> Result<bool> {
-    let opens = |sealed: Vec<u8>| {
-        master
-            .open_object(ObjectKind::Config, sealed, "config")
-            .is_ok()
-    };
+/// Whether the config, or a copy of it, is one of this key. A write-only key cannot tell.
+fn has_config(storage: &dyn Storage, secret: &Unwrapped) -> Result<bool> {
+    if let Unwrapped::Writer(_) = secret {
+        return Ok(false);
+    }
+    let opens = |sealed: Vec<u8>| secret.accepts_config(&sealed).is_ok();
     if storage.get(Name::CONFIG, None).is_ok_and(opens) {
         return Ok(true);
     }
     Ok(copies::read(storage)?.configs.into_values().any(opens))
 }
 
-/// Whether a repository that has no config of this master key is one of it nonetheless: it has the
-/// key, or objects that the master key sealed.
-fn is_of(storage: &dyn Storage, master: &MasterKey, key: Id) -> Result<bool> {
+/// Whether a repository that has no config that opens with a key is one of it nonetheless: it has
+/// the key, or objects that open with it.
+fn is_of(storage: &dyn Storage, keyring: &Keyring, key: Id) -> Result<bool> {
     if key::ids(storage)?.contains(&key) {
         return Ok(true);
     }
@@ -126,7 +138,7 @@ fn is_of(storage: &dyn Storage, master: &MasterKey, key: Id) -> Result<bool> {
         };
         let opens = |id: Id| {
             let bytes = storage.get(Name::new(kind, id), None).ok();
-            bytes.is_some_and(|bytes| master.open_object(kind, bytes, "an object").is_ok())
+            bytes.is_some_and(|bytes| keyring.open(kind, bytes, "an object").is_ok())
         };
         if listed
             .iter()

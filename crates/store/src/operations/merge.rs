@@ -93,6 +93,7 @@ impl Repository {
             retention: None,
             parent: None,
             original: None,
+            writer: None,
             root,
             owners: (self.format() > 1).then_some(owners),
             program_version: concat!("tabane ", env!("CARGO_PKG_VERSION")).to_owned(),

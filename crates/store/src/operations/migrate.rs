@@ -7,6 +7,7 @@
 
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
+use crate::format::config::Config;
 use crate::format::copies::{self, Original};
 use crate::format::crypto::{FORMAT, format_of};
 use crate::format::key;
@@ -20,6 +21,7 @@ impl Repository {
     /// When the storage fails, or a target of it is missing: it would keep the old config. The
     /// repository can be used then, and is to be migrated again: that mends such a target.
     pub fn migrate(&self) -> Result<bool> {
+        self.keys().need_master("migrating the repository")?;
         let storage = self.storage();
         let failed = |source| Error::Storage {
             action: "migrate",
@@ -33,27 +35,43 @@ impl Repository {
         // Even where this is the latest format: a target may have been lost in the middle of a
         // migration, and have come back with the old config.
         self.put_config(&config)?;
-        Ok(self.format() < FORMAT)
+        Ok(self.sealed_config() != config)
     }
 
     /// The config in the latest format: that of a migration that was interrupted, if there was one.
     fn newest_config(&self) -> Result<Vec<u8>> {
+        if let Some(newest) = self.newest_copied_config()? {
+            return Ok(newest);
+        }
         if self.format() == FORMAT {
             return Ok(self.sealed_config().to_vec());
         }
-        for config in copies::read(self.storage())?.configs.into_values() {
-            let opened = self
-                .master()
-                .open_object(ObjectKind::Config, config.clone(), "config");
-            if opened.is_ok() && format_of(&config) == FORMAT {
-                return Ok(config);
-            }
-        }
         let json = serde_json::to_vec(self.config()).expect("a config is plain data");
-        Ok(self.master().seal_config(FORMAT, &json))
+        let master = self.keys().need_master("migrating the repository")?;
+        Ok(master.seal_config(FORMAT, &json))
     }
 
-    fn put_config(&self, config: &[u8]) -> Result<()> {
+    /// The copy of a config of this repository that is of a later step than the one in use: a later
+    /// format, or with write-only keys.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub(crate) fn newest_copied_config(&self) -> Result<Option<Vec<u8>>> {
+        let Ok(master) = self.keys().need_master("comparing configs") else {
+            return Ok(None);
+        };
+        let step = |sealed: &[u8]| {
+            let json = master.open_object(ObjectKind::Config, sealed.to_vec(), "config");
+            let config: Config = serde_json::from_slice(&json.ok()?).ok()?;
+            Some((format_of(sealed), config.features.len()))
+        };
+        let own = step(self.sealed_config());
+        let copies = copies::read(self.storage())?.configs.into_values();
+        let newer = copies.filter(|sealed| format_of(sealed) <= FORMAT && step(sealed) > own);
+        Ok(newer.max_by_key(|sealed| step(sealed)))
+    }
+
+    pub(crate) fn put_config(&self, config: &[u8]) -> Result<()> {
         let replaced = self.storage().replace(Name::CONFIG, &[config]);
         replaced.map_err(Error::storage("write", Name::CONFIG))
     }
@@ -92,8 +110,7 @@ impl Repository {
     /// # Errors
     /// When the storage fails.
     pub(crate) fn is_migrated_in_part(&self) -> Result<bool> {
-        let is_newer = |config: &Vec<u8>| format_of(config) > self.format();
-        Ok(copies::read(self.storage())?.configs.values().any(is_newer))
+        Ok(self.newest_copied_config()?.is_some())
     }
 
     /// What is wrong with the config, the keys and their copies, a sentence each.
@@ -115,6 +132,7 @@ impl Repository {
     /// # Errors
     /// When the storage fails.
     pub fn repair_config(&self) -> Result<Vec<String>> {
+        self.keys().need_master("repairing the config")?;
         let mut faults = Vec::new();
         self.compare_copies(|fault, mend| {
             faults.push(fault);

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::access::client::{Presence, Purpose};
 use crate::access::reach::is_whole;
 use crate::access::reader::BlockReader;
-use crate::access::repository::Repository;
+use crate::access::repository::{Repository, Trust};
 use crate::access::writer::Writer;
 use crate::error::Result;
 use crate::format::compress::Compression;
@@ -17,7 +17,7 @@ use crate::format::pack::BlockKind;
 use crate::format::snapshot::{Filter, Snapshot, Summary};
 use crate::format::tree;
 use crate::operations::commit::commit;
-use tabane_storage::Id;
+use tabane_storage::{Id, ObjectKind};
 
 /// What was found again.
 #[derive(Clone, Debug, Default)]
@@ -36,20 +36,26 @@ impl Repository {
     /// that were lost, or forgotten and not pruned yet.
     ///
     /// # Errors
-    /// When the storage fails or the index is damaged.
+    /// [`Error::WriteOnly`](crate::Error::WriteOnly); when the storage fails or the index is
+    /// damaged.
     pub fn recover(&self, dry_run: bool) -> Result<Recovered> {
+        self.keys().need_master("recovering directories")?;
         let start = Timestamp::now();
         let _presence = if dry_run {
             None
         } else {
             Some(Presence::announce(self, Purpose::Backup)?)
         };
-        let index = self.load_index_and_lost()?.0;
+        let index = self.load_index_and_lost(Trust::Any)?.0;
         let mut reader = BlockReader::new(self);
         let mut found = Found::default();
         let mut blocks = Vec::new();
-        for (_, contents) in self.read_index()?.into_values().flatten() {
-            if contents.kind == BlockKind::Tree {
+        let unverified = self.read_all(ObjectKind::Unverified, |id| self.read_unverified(id))?;
+        let packs = unverified
+            .into_values()
+            .chain(self.read_index()?.into_values());
+        for (_, contents) in packs.flatten() {
+            if contents.kind.blocks() == BlockKind::Tree {
                 let segments = contents.segments.into_iter();
                 blocks.extend(segments.flat_map(|segment| segment.blocks));
             }
@@ -117,6 +123,7 @@ impl Repository {
             retention: None,
             parent: None,
             original: None,
+            writer: None,
             root: root?,
             owners: None,
             program_version: concat!("tabane ", env!("CARGO_PKG_VERSION")).to_owned(),

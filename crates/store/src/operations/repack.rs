@@ -136,22 +136,36 @@ fn copy_segment(
     worker: &mut Worker,
 ) -> Result<()> {
     // model: removal/repack/read-packs
-    let raw = worker.reader.read_segment(index, segment)?;
+    let read = worker.reader.read_segment(index, segment);
     let pack = index.pack(index.segment(segment)?.pack)?;
-    let part = |place: &BlockLocation| &raw[place.offset as usize..][..place.len as usize];
-    let blocks: Vec<&[u8]> = wanted.iter().map(|(_, place)| part(place)).collect();
+    let blocks: Vec<&[u8]> = match &read {
+        Ok(raw) => wanted
+            .iter()
+            .map(|(_, place)| &raw[place.offset as usize..][..place.len as usize])
+            .collect(),
+        // Other packs may have them.
+        Err(Error::Damaged { .. }) => vec![&[]; wanted.len()],
+        Err(_) => return read.map(drop),
+    };
     let digests = repository.config().hash.digest_many(&blocks);
-    let encoder = match pack.kind {
+    let encoder = match pack.kind.blocks() {
         BlockKind::Data => &mut worker.data,
         BlockKind::Tree => &mut worker.tree,
     };
     for (((id, _), block), digest) in wanted.iter().zip(blocks).zip(&digests) {
-        if !repository.is_block(id, digest) {
+        if repository.is_block(id, digest) {
+            encoder.copy(*id, block)?;
+            continue;
+        }
+        let mut elsewhere = Vec::new();
+        let found = worker.reader.append_block(index, *id, &mut elsewhere);
+        let digest = repository.config().hash.digest(&elsewhere);
+        if found.is_err() || !repository.is_block(id, &digest) {
             let name = Name::new(ObjectKind::Pack, pack.id);
             let why = format!("block {id} does not match its digest");
-            return Err(Error::damaged(name, why));
+            return Err(read.err().unwrap_or_else(|| Error::damaged(name, why)));
         }
-        encoder.copy(*id, block)?;
+        encoder.copy(*id, &elsewhere)?;
     }
     Ok(())
 }

@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
-use crate::format::crypto::HEADER_LEN;
 use crate::format::pack::PackContents;
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
@@ -18,7 +17,7 @@ pub struct Salvaged {
     pub lost: Vec<usize>,
 }
 
-/// Reads the header, each segment and the footer of a pack by themselves.
+/// Reads what is before the segments, each segment and the footer of a pack by themselves.
 ///
 /// # Errors
 /// When the storage fails for another reason than damage.
@@ -38,7 +37,7 @@ pub fn salvage(repository: &Repository, pack: Id, contents: &PackContents) -> Re
         }
         Ok(true)
     };
-    let mut at = HEADER_LEN;
+    let mut at = contents.kind.head_len();
     read(0..at)?;
     for (number, segment) in contents.segments.iter().enumerate() {
         let end = at + segment.stored_len as usize;

@@ -6,7 +6,7 @@ use tabane_engine::Digest;
 use tabane_storage::Id;
 
 use crate::access::client::{Presence, Purpose};
-use crate::access::repository::Repository;
+use crate::access::repository::{Repository, Trust};
 use crate::access::writer::{self, Encoder, Writer, Written};
 use crate::error::Result;
 use crate::format::compress::Compression;
@@ -50,7 +50,7 @@ impl Repository {
     pub fn snapshot_writer(&self, compression: Compression) -> Result<SnapshotWriter> {
         // Before anything is looked up: from now on a prune leaves alone what is found.
         let presence = Presence::announce(self, Purpose::Backup)?;
-        let index = self.load_index()?;
+        let index = self.load_index_of(Trust::Verified)?;
         let removals = index.removals().clone();
         let writer = Writer::new(self, index, false);
         Ok(SnapshotWriter {
@@ -65,9 +65,9 @@ impl Repository {
 }
 
 impl SnapshotWriter {
-    /// Whether the repository has this block, of this length in bytes, and keeps it.
-    pub fn has(&self, id: Id, len: u32) -> bool {
-        self.writer.has_all([(id, len)])
+    /// Whether the repository has this block and keeps it.
+    pub fn has(&self, id: Id) -> bool {
+        self.writer.has_all([id])
     }
 
     /// A writer of blocks for one thread.

@@ -96,7 +96,7 @@ pub fn of_repository(browser: &Browser, repository: &Repository) -> Result<Repos
                 stats.packs = listed.len() as u64;
                 stats.pack_bytes = bytes;
             }
-            ObjectKind::Index => stats.index_bytes = bytes,
+            ObjectKind::Index | ObjectKind::Unverified => stats.index_bytes += bytes,
             ObjectKind::Config
             | ObjectKind::Key
             | ObjectKind::Snapshot
@@ -106,7 +106,8 @@ pub fn of_repository(browser: &Browser, repository: &Repository) -> Result<Repos
             | ObjectKind::Target
             | ObjectKind::Set
             | ObjectKind::Deleted
-            | ObjectKind::Copy => {}
+            | ObjectKind::Copy
+            | ObjectKind::Forgotten => {}
         }
     }
     for block in browser.index().blocks() {

@@ -15,8 +15,9 @@ use tabane_storage::{Listed, Name, ObjectKind, Storage};
 use tabane_store::ExcludeOptions;
 use tabane_store::backup::Parent;
 use tabane_store::chunker::Chunking;
+use tabane_store::key::KdfCost;
 use tabane_store::rewrite::RewriteOptions;
-use tabane_store::{Error, Id, Repository};
+use tabane_store::{Error, Id, Password, Repository};
 
 use super::basics::{prune_with, tight};
 use super::world::{Clients, World};
@@ -317,7 +318,13 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    fn client(&self, turns: &Arc<Turns>, number: usize, tasks: Vec<(Task, u64)>) {
+    fn client(
+        &self,
+        turns: &Arc<Turns>,
+        number: usize,
+        password: &Password,
+        tasks: Vec<(Task, u64)>,
+    ) {
         let slow = Slow {
             inner: self
                 .world
@@ -326,7 +333,7 @@ impl Simulation<'_> {
             client: number,
         };
         let work = || -> tabane_store::Result<()> {
-            let repository = Arc::new(Repository::open(Arc::new(slow), &password())?);
+            let repository = Arc::new(Repository::open(Arc::new(slow), password)?);
             for (task, choice) in tasks {
                 let done = match task {
                     Task::BackUp => self.back_up(&repository, choice),
@@ -388,33 +395,52 @@ fn run(seed: u64, sources: &Sources, world: &World, tells: bool) -> usize {
         promises: Mutex::default(),
         refused: Mutex::default(),
     };
+    // A client that cannot read, in half of the runs.
+    let writer: Option<Password> = (seed % 2 == 1).then(|| b"write only".to_vec().into());
+    let repositories = match &writer {
+        None => vec![repository],
+        Some(writer) => {
+            let added = repository.add_write_only_key(writer, KdfCost::WEAKEST);
+            added.expect("add a key");
+            let open = |password| Repository::open(Arc::clone(&storage), password).expect("open");
+            vec![Arc::new(open(&password())), Arc::new(open(writer))]
+        }
+    };
     // Something to forget.
-    for _ in 0..random.below(3) {
+    for number in 0..random.below(3) as usize {
+        let repository = &repositories[number % repositories.len()];
         simulation
-            .back_up(&repository, random.below(6))
+            .back_up(repository, random.below(6))
             .expect("back up");
     }
-    drop(repository);
+    drop(repositories);
     let turns = Arc::new(Turns {
         tells,
         ..Turns::default()
     });
+    let full = password();
     let mut clients = vec![
-        vec![Task::BackUp; 2],
-        vec![Task::ForgetAndPrune; 1 + random.below(2) as usize],
+        (&full, vec![Task::BackUp; 2]),
+        (
+            &full,
+            vec![Task::ForgetAndPrune; 1 + random.below(2) as usize],
+        ),
     ];
     if random.one_in(2) {
-        clients.push(vec![Task::BackUp]);
+        clients.push((&full, vec![Task::BackUp]));
     }
     if random.one_in(2) {
-        clients.push(vec![Task::Prune]);
+        clients.push((&full, vec![Task::Prune]));
     }
     if random.one_in(2) {
-        clients.push(vec![Task::Rewrite; 2]);
+        clients.push((&full, vec![Task::Rewrite; 2]));
+    }
+    if let Some(writer) = &writer {
+        clients.push((writer, vec![Task::BackUp; 2]));
     }
     let faults = random.one_in(2);
     thread::scope(|scope| {
-        for tasks in clients {
+        for (password, tasks) in clients {
             let tasks: Vec<(Task, u64)> = tasks
                 .into_iter()
                 .map(|task| (task, random.below(100)))
@@ -424,7 +450,7 @@ fn run(seed: u64, sources: &Sources, world: &World, tells: bool) -> usize {
                 eprintln!("client {number}: {tasks:?}");
             }
             let (simulation, turns) = (&simulation, &turns);
-            scope.spawn(move || simulation.client(turns, number, tasks));
+            scope.spawn(move || simulation.client(turns, number, password, tasks));
         }
         turns.run(&mut random, world, faults);
     });
@@ -450,7 +476,11 @@ fn run(seed: u64, sources: &Sources, world: &World, tells: bool) -> usize {
     // Every snapshot is whole, also if its client died before it was told.
     assert_clean(&repository);
     assert!(there().is_superset(&promised()), "a snapshot is gone");
-    for kind in [ObjectKind::Client, ObjectKind::Pending] {
+    for kind in [
+        ObjectKind::Client,
+        ObjectKind::Pending,
+        ObjectKind::Unverified,
+    ] {
         assert_eq!(storage.list(kind).unwrap(), [], "rubbish is left");
     }
     let planned = repository

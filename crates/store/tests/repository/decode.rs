@@ -1,18 +1,21 @@
 //! What is read is decoded without panics, whatever its bytes are.
 
-use crate::common::init;
+use std::sync::{Arc, LazyLock};
+
 use crate::common::memory::MemoryStorage;
+use crate::common::{init, open};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use tabane_index::Index;
 use tabane_storage::ObjectKind;
-use tabane_store::Id;
 use tabane_store::entry::{Entry, Flags, HardLink, Kind, Piece, Time, Xattr};
+use tabane_store::key::KdfCost;
 use tabane_store::parts::pack::{
-    self, BlockKind, Codec, PackContents, PackWriter, Segment, SegmentReader,
+    self, BlockKind, Codec, PackContents, PackKind, PackWriter, Segment, SegmentReader,
 };
 use tabane_store::parts::{self, tree};
+use tabane_store::{Id, Repository};
 
 fn ids() -> impl Strategy<Value = Id> {
     any::<[u8; 32]>().prop_map(Id)
@@ -93,7 +96,7 @@ fn directories() -> impl Strategy<Value = Vec<Entry>> {
 fn contents() -> impl Strategy<Value = PackContents> {
     let lens = prop_oneof![0..2000_u32, any::<u32>()];
     let codec = prop_oneof![Just(Codec::Stored), Just(Codec::Zstd)];
-    let kind = prop_oneof![Just(BlockKind::Data), Just(BlockKind::Tree)];
+    let kind = prop_oneof![Just(PackKind::Data), Just(PackKind::Tree)];
     let segment =
         (lens.clone(), codec, vec((ids(), lens), 0..5)).prop_map(|(stored_len, codec, blocks)| {
             Segment {
@@ -159,9 +162,9 @@ proptest! {
     #[test]
     fn any_bytes_as_a_pack(bytes in bytes(500), salt: [u8; 32]) {
         let repository = init(MemoryStorage::default());
-        prop_assert!(pack::read_contents(parts::master(&repository), &bytes, "it").is_err());
+        prop_assert!(pack::read_contents(parts::keys(&repository), &bytes, "it").is_err());
         let begun = [b"TABANEP\x01", salt.as_slice(), &bytes].concat();
-        prop_assert!(pack::read_contents(parts::master(&repository), &begun, "it").is_err());
+        prop_assert!(pack::read_contents(parts::keys(&repository), &begun, "it").is_err());
     }
 
     #[test]
@@ -172,7 +175,7 @@ proptest! {
         key.seal(0, &mut pack, 40);
         let len = pack.len() as u32 - 40;
         pack.extend_from_slice(&len.to_le_bytes());
-        let _ = pack::read_contents(parts::master(&repository), &pack, "it");
+        let _ = pack::read_contents(parts::keys(&repository), &pack, "it");
     }
 
     #[test]
@@ -186,7 +189,7 @@ proptest! {
         key.seal(0, &mut pack, start);
         let len = (pack.len() - start) as u32;
         pack.extend_from_slice(&len.to_le_bytes());
-        if let Ok(read) = pack::read_contents(parts::master(&repository), &pack, "it") {
+        if let Ok(read) = pack::read_contents(parts::keys(&repository), &pack, "it") {
             prop_assert_eq!(read.segments_len(), body.len() as u64);
         }
     }
@@ -195,12 +198,12 @@ proptest! {
     fn packs_come_back(blocks in vec(bytes(3000), 1..10), kind in 0..2) {
         let repository = init(MemoryStorage::default());
         let kind = if kind == 0 { BlockKind::Data } else { BlockKind::Tree };
-        let mut writer = PackWriter::new(parts::master(&repository), kind, Vec::new());
+        let mut writer = PackWriter::new(parts::keys(&repository), kind, Vec::new());
         for block in &blocks {
             writer.push(Codec::Stored, block, vec![(Id::default(), block.len() as u32)]);
         }
         let (pack, contents) = writer.finish();
-        let read = pack::read_contents(parts::master(&repository), &pack, "it").unwrap();
+        let read = pack::read_contents(parts::keys(&repository), &pack, "it").unwrap();
         prop_assert_eq!(&read, &contents);
         let key = parts::master(&repository).object_key(ObjectKind::Pack, &read.salt);
         let (mut reader, mut at) = (SegmentReader::default(), 40);
@@ -246,5 +249,111 @@ proptest! {
         let id = repository.put_sealed(ObjectKind::Snapshot, &bytes).unwrap();
         let _ = repository.load_snapshot(id);
         let _ = repository.snapshots(&Default::default());
+    }
+}
+
+/// A full key and two write-only keys of one repository.
+static KEYS: LazyLock<[Arc<Repository>; 3]> = LazyLock::new(|| {
+    let storage = MemoryStorage::default();
+    let master = init(storage.clone());
+    let writer = |password: &[u8]| {
+        let password = password.to_vec().into();
+        let added = master.add_write_only_key(&password, KdfCost::WEAKEST);
+        added.expect("the key is added");
+        let opened = Repository::open(Arc::new(storage.clone()), &password);
+        Arc::new(opened.expect("it opens"))
+    };
+    let writers = [writer(b"one"), writer(b"another")];
+    let [one, another] = writers;
+    [open(storage.clone()), one, another]
+});
+
+/// What write-only keys seal, each kind with its opening by: a full key, the same key, another.
+const SEALED_BY_WRITERS: [(ObjectKind, [bool; 3]); 4] = [
+    (ObjectKind::Snapshot, [true, false, false]),
+    (ObjectKind::Pending, [true, false, false]),
+    (ObjectKind::Unverified, [true, true, false]),
+    (ObjectKind::Client, [true, true, false]),
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_a_write_only_key_seals(payload in bytes(500), which in 0..4_usize,
+        at in any::<prop::sample::Index>(), change in 1..=255_u8) {
+        let (kind, opens) = SEALED_BY_WRITERS[which];
+        let sealed = parts::keys(&KEYS[1]).seal(kind, &payload).unwrap();
+        let again = parts::keys(&KEYS[1]).seal(kind, &payload).unwrap();
+        prop_assert_ne!(&sealed, &again);
+        for (repository, opens) in KEYS.iter().zip(opens) {
+            let opened = parts::keys(repository).open(kind, sealed.clone(), "it");
+            prop_assert_eq!(opened.is_ok(), opens);
+            if let Ok(opened) = opened {
+                prop_assert_eq!(&opened.payload, &payload);
+                prop_assert_eq!(opened.writer, KEYS[1].writer());
+            }
+        }
+        let at = at.index(sealed.len());
+        let mut changed = sealed.clone();
+        changed[at] ^= change;
+        prop_assert!(parts::keys(&KEYS[0]).open(kind, changed, "it").is_err());
+        prop_assert!(parts::keys(&KEYS[0]).open(kind, sealed[..at].to_vec(), "it").is_err());
+        for other in ObjectKind::ALL.into_iter().filter(|other| *other != kind) {
+            prop_assert!(parts::keys(&KEYS[0]).open(other, sealed.clone(), "it").is_err());
+        }
+    }
+
+    #[test]
+    fn what_a_full_key_signs(payload in bytes(500), at in any::<prop::sample::Index>(),
+        change in 1..=255_u8) {
+        for kind in [ObjectKind::Index, ObjectKind::Removal, ObjectKind::Forgotten] {
+            let sealed = parts::keys(&KEYS[0]).seal(kind, &payload).unwrap();
+            let mut changed = sealed.clone();
+            changed[at.index(sealed.len())] ^= change;
+            for repository in KEYS.iter() {
+                let keys = parts::keys(repository);
+                let opened = keys.open(kind, sealed.clone(), "it").unwrap();
+                prop_assert_eq!((&opened.payload, opened.writer), (&payload, None));
+                prop_assert!(keys.open(kind, changed.clone(), "it").is_err());
+            }
+            prop_assert!(parts::keys(&KEYS[1]).seal(kind, &payload).is_err());
+        }
+    }
+
+    #[test]
+    fn packs_of_a_write_only_key(blocks in vec(bytes(3000), 1..10), of_trees: bool,
+        at in any::<prop::sample::Index>(), change in 1..=255_u8) {
+        let kind = if of_trees { BlockKind::Tree } else { BlockKind::Data };
+        let mut writer = PackWriter::new(parts::keys(&KEYS[1]), kind, Vec::new());
+        for block in &blocks {
+            writer.push(Codec::Stored, block, vec![(Id::default(), block.len() as u32)]);
+        }
+        let (pack, contents) = writer.finish();
+        let full = parts::keys(&KEYS[0]);
+        prop_assert_eq!(&pack::read_contents(full, &pack, "it").unwrap(), &contents);
+        for writer in &KEYS[1..] {
+            prop_assert!(pack::read_contents(parts::keys(writer), &pack, "it").is_err());
+            prop_assert!(parts::keys(writer).pack_key(&pack, "it").is_err());
+        }
+        let key = full.pack_key(&pack, "it").unwrap();
+        let (mut reader, mut begin) = (SegmentReader::default(), 40 + 1120);
+        for (number, (segment, block)) in contents.segments.iter().zip(&blocks).enumerate() {
+            let mut sealed = pack[begin..begin + segment.stored_len as usize].to_vec();
+            begin += sealed.len();
+            let name = || "it".to_owned();
+            let raw = reader.open(&key, number, segment.codec, segment.raw_len(), &sealed, name);
+            prop_assert_eq!(&raw.unwrap(), block);
+            let at = at.index(sealed.len());
+            sealed[at] ^= change;
+            let raw = reader.open(&key, number, segment.codec, segment.raw_len(), &sealed, name);
+            prop_assert!(raw.is_err());
+        }
+        // Of the head, all bytes count.
+        let mut head = pack[..40 + 1120].to_vec();
+        let at = at.index(head.len());
+        head[at] ^= change;
+        let changed = [&head, &pack[40 + 1120..]].concat();
+        prop_assert!(pack::read_contents(full, &changed, "it").is_err());
     }
 }

@@ -9,9 +9,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::common::memory::{MemoryStorage, Objects};
 use crate::common::tree::{random_bytes, text, write};
-use crate::common::{Recorder, back_up, compare, id, init, password, restore_options, scratch};
+use crate::common::{
+    Recorder, back_up, compare, id, init, open, password, restore_options, scratch,
+};
 use tabane_storage::{Name, ObjectKind};
 use tabane_store::check::{CheckOptions, ReadData};
+use tabane_store::key::KdfCost;
 use tabane_store::{Id, Repository};
 use tempfile::TempDir;
 
@@ -20,6 +23,8 @@ type Contents = BTreeMap<PathBuf, Vec<u8>>;
 /// A small repository of two snapshots, and what each restores to.
 struct Sample {
     objects: Objects,
+    /// Those to be damaged.
+    names: Vec<Name>,
     snapshots: Vec<(Id, Contents)>,
     source: PathBuf,
     _dir: TempDir,
@@ -27,21 +32,48 @@ struct Sample {
 
 impl Sample {
     fn new(seed: u64) -> Self {
+        Self::made(seed, |_| None)
+    }
+
+    /// The second snapshot is of a write-only key, and what came with it is to be damaged.
+    fn of_writer(seed: u64) -> Self {
+        Self::made(seed, |storage| {
+            let master = open(storage.clone());
+            let key = b"write only".to_vec().into();
+            master.add_write_only_key(&key, KdfCost::WEAKEST).unwrap();
+            let writer = Repository::open(Arc::new(storage.clone()), &key).unwrap();
+            Some(Arc::new(writer))
+        })
+    }
+
+    /// Whoever `second` makes backs up the second time.
+    fn made(seed: u64, second: fn(&MemoryStorage) -> Option<Arc<Repository>>) -> Self {
         let dir = scratch();
         let source = dir.path().join("source");
         write(source.join("text"), &text(900));
         write(source.join("random"), &random_bytes(seed, 300));
         write(source.join("directory/below"), &random_bytes(seed + 1, 40));
         let storage = MemoryStorage::default();
-        let repository = init(storage.clone());
+        let mut repository = init(storage.clone());
         let mut snapshots = Vec::new();
+        let mut before = Objects::new();
         for round in 0..2 {
             write(source.join("changes"), &random_bytes(seed + 2 + round, 60));
             let made = back_up(&repository, &[&source]);
             snapshots.push((id(&made), compare::contents(&source)));
+            if round == 0
+                && let Some(writer) = second(&storage)
+            {
+                before = storage.objects();
+                before.retain(|name, _| name.kind == ObjectKind::Pack);
+                repository = writer;
+            }
         }
+        let objects = storage.objects();
+        let names = objects.keys().filter(|name| !before.contains_key(name));
         Self {
-            objects: storage.objects(),
+            names: names.copied().collect(),
+            objects,
             snapshots,
             source,
             _dir: dir,
@@ -126,20 +158,39 @@ fn in_threads<T: Sync>(items: &[T], act: impl Fn(&T) + Sync) {
 fn the_sample_is_good() {
     let sample = Sample::new(1);
     assert!(!sample.examine(sample.objects.clone(), "untouched"));
+    let of_writer = Sample::of_writer(1);
+    assert!(!of_writer.examine(of_writer.objects.clone(), "untouched"));
     for kind in ObjectKind::ALL
         .into_iter()
         .filter(|kind| !kind.is_transient())
     {
-        assert!(sample.objects.keys().any(|name| name.kind == kind));
+        let (some, others) = (&sample.objects, &of_writer.objects);
+        let mut names = some.keys().chain(others.keys());
+        assert!(names.any(|name| name.kind == kind), "{kind:?}");
     }
 }
 
 #[test]
 fn every_byte() {
-    let sample = Sample::new(2);
+    flip_bytes(&Sample::new(2), 1);
+}
+
+#[test]
+fn bytes_of_a_write_only_key() {
+    flip_bytes(&Sample::of_writer(2), 41);
+}
+
+#[test]
+#[ignore = "two minutes: cargo test -p tabane-store --test repository -- --ignored every_byte"]
+fn every_byte_of_a_write_only_key() {
+    flip_bytes(&Sample::of_writer(2), 1);
+}
+
+/// Flips bits in each byte, or in each of so many.
+fn flip_bytes(sample: &Sample, step: usize) {
     let mut flips = Vec::new();
-    for (name, bytes) in &sample.objects {
-        for at in 0..bytes.len() {
+    for name in &sample.names {
+        for at in (0..sample.objects[name].len()).step_by(step) {
             flips.push((*name, at, 0x01));
             if at % 8 == 0 {
                 flips.push((*name, at, 0x80));
@@ -157,17 +208,26 @@ fn every_byte() {
         );
         noticed.fetch_add(1, Ordering::Relaxed);
     });
-    let total: usize = sample.objects.values().map(Vec::len).sum();
-    let (objects, flips) = (sample.objects.len(), flips.len() as u64);
+    let total: usize = sample
+        .names
+        .iter()
+        .map(|name| sample.objects[name].len())
+        .sum();
+    let (objects, flips) = (sample.names.len(), flips.len() as u64);
     eprintln!("{flips} flips in {total} bytes of {objects} objects, each noticed");
     assert_eq!(noticed.into_inner(), flips);
 }
 
 #[test]
 fn every_length() {
-    let sample = Sample::new(3);
+    cut(&Sample::new(3));
+    cut(&Sample::of_writer(3));
+}
+
+fn cut(sample: &Sample) {
     let mut cuts = Vec::new();
-    for (name, bytes) in &sample.objects {
+    for name in &sample.names {
+        let bytes = &sample.objects[name];
         // All near the ends, and every seventh between them.
         let near = |len: &usize| *len < 50 || *len + 50 > bytes.len() || len.is_multiple_of(7);
         cuts.extend((0..bytes.len()).filter(near).map(|len| (*name, len)));
@@ -188,9 +248,13 @@ fn every_length() {
 
 #[test]
 fn objects_in_the_place_of_others() {
-    let (sample, foreign) = (Sample::new(4), Sample::new(50));
+    exchange(&Sample::new(4), &Sample::new(50));
+    exchange(&Sample::of_writer(4), &Sample::of_writer(50));
+}
+
+fn exchange(sample: &Sample, foreign: &Sample) {
     let mut tried = 0;
-    for name in sample.objects.keys() {
+    for name in &sample.names {
         let others = sample.objects.iter().chain(&foreign.objects);
         for (other, bytes) in
             others.filter(|(other, _)| *other != name || name.kind == ObjectKind::Config)
@@ -223,7 +287,7 @@ fn objects_in_the_place_of_others() {
 
 #[test]
 fn foreign_objects_beside_our_own() {
-    let (sample, foreign) = (Sample::new(5), Sample::new(60));
+    let (sample, foreign) = (Sample::of_writer(5), Sample::of_writer(60));
     for (name, bytes) in &foreign.objects {
         if name.kind == ObjectKind::Config {
             continue;
@@ -243,8 +307,13 @@ fn foreign_objects_beside_our_own() {
 
 #[test]
 fn garbage_and_nothing() {
-    let sample = Sample::new(6);
-    for (name, bytes) in &sample.objects {
+    fill_with_garbage(&Sample::new(6));
+    fill_with_garbage(&Sample::of_writer(6));
+}
+
+fn fill_with_garbage(sample: &Sample) {
+    for name in &sample.names {
+        let bytes = &sample.objects[name];
         let header = &bytes[..40.min(bytes.len())];
         for (what, garbage) in [
             ("nothing", Vec::new()),
@@ -269,13 +338,14 @@ fn garbage_and_nothing() {
 
 #[test]
 fn missing_objects() {
-    let sample = Sample::new(7);
-    for name in sample.objects.keys() {
-        let mut objects = sample.objects.clone();
-        objects.remove(name);
-        let noticed = sample.examine(objects, &format!("no {name}"));
-        // Nothing says how many snapshots there were.
-        assert!(noticed || name.kind == ObjectKind::Snapshot, "no {name}");
+    for sample in [Sample::new(7), Sample::of_writer(7)] {
+        for name in &sample.names {
+            let mut objects = sample.objects.clone();
+            objects.remove(name);
+            let noticed = sample.examine(objects, &format!("no {name}"));
+            // Without a memory of it, nothing says how many snapshots there were.
+            assert!(noticed || name.kind == ObjectKind::Snapshot, "no {name}");
+        }
     }
 }
 

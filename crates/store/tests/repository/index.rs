@@ -10,13 +10,13 @@ use crate::common::{init, restore_observed, restore_options};
 use tabane_index::Index;
 use tabane_storage::{Name, ObjectKind};
 use tabane_store::Id;
-use tabane_store::parts::pack::{BlockKind, Codec, PackContents, Segment};
+use tabane_store::parts::pack::{Codec, PackContents, PackKind, Segment};
 use tabane_store::parts::reader::BlockReader;
 
 fn pack(blocks: &[u8]) -> PackContents {
     PackContents {
         salt: [0; 32],
-        kind: BlockKind::Data,
+        kind: PackKind::Data,
         segments: vec![Segment {
             stored_len: 100,
             codec: Codec::Stored,
@@ -43,12 +43,16 @@ fn blocks_of_excluded_packs_are_found_elsewhere_or_not_at_all() {
     };
     assert_eq!(packs_of(&index, 3), packs);
     let excluded: HashSet<Id> = [packs[0], Id([99; 32])].into();
-    index.exclude_packs(&excluded).unwrap();
+    index
+        .exclude_packs(|pack| excluded.contains(&pack.id))
+        .unwrap();
     assert_eq!(packs_of(&index, 1), []);
     assert_eq!(packs_of(&index, 2), [packs[1]]);
     assert_eq!(packs_of(&index, 3), [packs[1], packs[2]]);
     assert_eq!(index.len(), 4);
-    index.exclude_packs(&packs.into()).unwrap();
+    index
+        .exclude_packs(|pack| packs.contains(&pack.id))
+        .unwrap();
     assert!(index.is_empty());
     assert!((1..=5).all(|block| packs_of(&index, block).is_empty()));
 }

@@ -7,17 +7,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use crate::common::tree::{set_mtime, small_tree, sparse};
+use crate::common::tree::{set_mtime, small_tree, sparse, text, write};
 use crate::common::{
     Place, back_up, compare, init_options, init_with, not_checked, password, restore_options,
     restore_with, scratch, striped,
 };
 use tabane_storage::{LocalStorage, Storage};
 use tabane_store::chunker::Chunking;
+use tabane_store::key::KdfCost;
 use tabane_store::snapshot::Filter;
-use tabane_store::{Algorithm, Repository};
+use tabane_store::{Algorithm, PruneOptions, Repository};
 
-const PACKAGES: &str = "blake3, cryptography.hazmat.primitives.kdf.argon2, xxhash, zstandard";
+const PACKAGES: &str = "blake3, cryptography.hazmat.primitives.asymmetric.mlkem, xxhash, zstandard";
 
 /// A Python that has what the reader needs: that of `make test-tools`, or the one in the path.
 fn python() -> Option<PathBuf> {
@@ -88,6 +89,43 @@ fn the_second_reader_restores_what_is_written_now() {
             assert_reads(&python, &[repository], &place.source, &place.source);
         }
     }
+}
+
+#[test]
+fn the_second_reader_restores_what_a_write_only_key_stored() {
+    let Some(python) = python() else { return };
+    let place = Place::new();
+    fill(&place.source);
+    back_up(&place.repository, &[&place.source]);
+    let key = b"write only".to_vec().into();
+    place
+        .repository
+        .add_write_only_key(&key, KdfCost::WEAKEST)
+        .unwrap();
+    let path = place.path("repository");
+    let open = |password| {
+        let storage = Arc::new(LocalStorage::new(path.clone()));
+        Arc::new(Repository::open(storage, password).unwrap())
+    };
+    write(place.source.join("of the writer"), &text(300));
+    back_up(&open(&key), &[&place.source]);
+    assert_reads(
+        &python,
+        std::slice::from_ref(&path),
+        &place.source,
+        &place.source,
+    );
+    // And when a prune has verified it.
+    let plan = open(&password())
+        .plan_prune(PruneOptions::default())
+        .unwrap();
+    assert!(plan.execute().unwrap().verified_packs > 0);
+    assert_reads(
+        &python,
+        std::slice::from_ref(&path),
+        &place.source,
+        &place.source,
+    );
 }
 
 #[test]

@@ -10,6 +10,7 @@
 mod served;
 mod striped;
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,8 @@ use tabane_store::forget::{self, Age, Count, Period, Rule};
 use tabane_store::key::{self, KdfCost, Password};
 use tabane_store::owners::Owners;
 use tabane_store::parts::pack::{
-    self, BlockKind, Codec, PackContents, PackWriter, SEGMENT_LEN_MAX, Segment, SegmentReader,
+    self, BlockKind, Codec, PackContents, PackKind, PackWriter, SEGMENT_LEN_MAX, Segment,
+    SegmentReader,
 };
 use tabane_store::parts::removal::Removal;
 use tabane_store::parts::{self, tree};
@@ -82,6 +84,21 @@ pub const PARSERS: &[Parser] = &[
         name: "index",
         run: index,
         samples: index_samples,
+    },
+    Parser {
+        name: "unverified",
+        run: unverified,
+        samples: index_samples,
+    },
+    Parser {
+        name: "writer_object",
+        run: writer_object,
+        samples: writer_object_samples,
+    },
+    Parser {
+        name: "writer_key",
+        run: writer_key,
+        samples: writer_key_samples,
     },
     Parser {
         name: "directory",
@@ -210,11 +227,11 @@ fn object(input: &[u8]) {
         // Nobody else has the key.
         assert!(object_payloads().contains(&&payload[..]));
     }
-    let _ = pack::read_contents(parts::master(&repository), bytes, "it");
+    let _ = pack::read_contents(parts::keys(&repository), bytes, "it");
     if !matches!(kind, ObjectKind::Config | ObjectKind::Key) {
         let id = put_raw(&storage, kind, bytes);
         let _ = repository.get_sealed(kind, id);
-        let _ = pack::fetch_contents(repository.storage(), parts::master(&repository), id);
+        let _ = pack::fetch_contents(repository.storage(), parts::keys(&repository), id);
     }
     let _ = repository.load_index();
     let _ = repository.snapshots(&Filter::default());
@@ -234,7 +251,7 @@ fn object_samples() -> Vec<Vec<u8>> {
             samples.push([&[number as u8], &sealed[..]].concat());
         }
     }
-    let mut writer = PackWriter::new(parts::master(&repository), BlockKind::Data, Vec::new());
+    let mut writer = PackWriter::new(parts::keys(&repository), BlockKind::Data, Vec::new());
     writer.push(
         Codec::Stored,
         BLOCK,
@@ -242,6 +259,138 @@ fn object_samples() -> Vec<Vec<u8>> {
     );
     samples.push([&[2], &writer.finish().0[..]].concat());
     samples
+}
+
+// Write-only keys: what they seal, what is sealed for them, and what such a key wraps.
+
+thread_local! {
+    static WITH_WRITER: (MemoryStorage, Arc<Repository>, Arc<Repository>) = {
+        let storage = MemoryStorage::default();
+        let options = InitOptions::default().kdf_cost(KdfCost::WEAKEST);
+        let full = Repository::init(Arc::new(storage.clone()), &password(), options);
+        let other: Password = b"write only".to_vec().into();
+        full.expect("init")
+            .add_write_only_key(&other, KdfCost::WEAKEST)
+            .expect("a write-only key");
+        let open = |password: &Password| {
+            Arc::new(Repository::open(Arc::new(storage.clone()), password).expect("open"))
+        };
+        (storage.clone(), open(&password()), open(&other))
+    };
+}
+
+/// A storage without objects but keys, and the repository with a full and with a write-only key.
+fn with_writer() -> (MemoryStorage, Arc<Repository>, Arc<Repository>) {
+    let (storage, full, writer) = WITH_WRITER.with(Clone::clone);
+    for kind in WRITER_KINDS {
+        for object in storage.list(kind).expect("a list") {
+            storage.remove(Name::new(kind, object.id));
+        }
+    }
+    (storage, full, writer)
+}
+
+/// Kinds that write-only keys write or read.
+const WRITER_KINDS: [ObjectKind; 7] = [
+    ObjectKind::Pack,
+    ObjectKind::Unverified,
+    ObjectKind::Index,
+    ObjectKind::Snapshot,
+    ObjectKind::Pending,
+    ObjectKind::Removal,
+    ObjectKind::Client,
+];
+
+/// Any bytes under the name that they have, as a full and as a write-only key read them. The first
+/// byte chooses the kind.
+fn writer_object(input: &[u8]) {
+    let Some((&first, bytes)) = input.split_first() else {
+        return;
+    };
+    let (storage, full, writer) = with_writer();
+    let kind = WRITER_KINDS[usize::from(first) % WRITER_KINDS.len()];
+    let id = tabane_storage::object_id(&[bytes]);
+    storage.set(Name::new(kind, id), bytes.to_vec());
+    for repository in [&full, &writer] {
+        if let Ok(payload) = repository.get_sealed(kind, id) {
+            // Nobody else has the keys.
+            assert!(object_payloads().contains(&&payload[..]), "{kind:?}");
+            let reads = !matches!(kind, ObjectKind::Snapshot | ObjectKind::Pending);
+            assert!(reads || !repository.is_write_only());
+        }
+        let _ = pack::read_contents(parts::keys(repository), bytes, "it");
+        let _ = pack::fetch_contents(repository.storage(), parts::keys(repository), id);
+        let _ = (repository.load_index(), repository.read_removals());
+        let _ = client::list(repository);
+    }
+    assert!(pack::read_contents(parts::keys(&writer), bytes, "it").is_err());
+    // Whoever can only write can put anything here.
+    if kind == ObjectKind::Unverified {
+        full.load_index().expect("an index");
+        writer.load_index().expect("an index");
+    }
+}
+
+fn writer_object_samples() -> Vec<Vec<u8>> {
+    let (_, full, writer) = with_writer();
+    let mut samples = Vec::new();
+    for (number, kind) in WRITER_KINDS.into_iter().enumerate() {
+        for repository in [&full, &writer] {
+            for payload in object_payloads() {
+                if let Ok(sealed) = parts::keys(repository).seal(kind, payload) {
+                    samples.push([&[number as u8], &sealed[..]].concat());
+                }
+            }
+        }
+    }
+    let mut pack = PackWriter::new(parts::keys(&writer), BlockKind::Data, Vec::new());
+    pack.push(
+        Codec::Stored,
+        BLOCK,
+        vec![(sha256(BLOCK), BLOCK.len() as u32)],
+    );
+    samples.push([&[0], &pack.finish().0[..]].concat());
+    samples
+}
+
+/// What a write-only key says of packs: nothing that it says may keep others from reading.
+fn unverified(input: &[u8]) {
+    let (_, full, writer) = with_writer();
+    let put = writer.put_sealed(ObjectKind::Unverified, input);
+    put.expect("put");
+    for repository in [&full, &writer] {
+        let index = repository.load_index().expect("an index");
+        is_whole(&index);
+        for pack in index.packs() {
+            assert!(pack.expect("a pack").kind.is_of_writer());
+        }
+        let _ = repository.check(CheckOptions::default()).expect("a check");
+    }
+    // A client with a full key relies on none of it.
+    let index = full.load_index().expect("an index");
+    for block in index.blocks() {
+        let (id, _) = block.expect("a block");
+        assert!(!index.keeps(&id).expect("an answer"));
+    }
+}
+
+fn writer_key(input: &[u8]) {
+    let Ok(key) = parts::WriterKey::parse(input) else {
+        return;
+    };
+    let bytes = key.to_bytes();
+    let again = parts::WriterKey::parse(&bytes).expect("a key that comes back");
+    assert_eq!(*again.to_bytes(), *bytes);
+    let keyring = parts::Keyring::Writer(Box::new(key));
+    for kind in [ObjectKind::Snapshot, ObjectKind::Unverified] {
+        keyring.seal(kind, b"payload").expect("sealed");
+    }
+}
+
+fn writer_key_samples() -> Vec<Vec<u8>> {
+    let (_, _, writer) = with_writer();
+    let key = parts::keys(&writer).writer().expect("a write-only key");
+    vec![key.to_bytes().to_vec()]
 }
 
 // Keys.
@@ -391,9 +540,9 @@ fn footer(input: &[u8]) {
     let sealed_len = (pack.len() - footer_at) as u32;
     pack.extend_from_slice(&sealed_len.to_le_bytes());
 
-    let read = pack::read_contents(parts::master(&repository), &pack, "it");
+    let read = pack::read_contents(parts::keys(&repository), &pack, "it");
     let id = put_raw(&storage, ObjectKind::Pack, &pack);
-    let fetched = pack::fetch_contents(repository.storage(), parts::master(&repository), id);
+    let fetched = pack::fetch_contents(repository.storage(), parts::keys(&repository), id);
     assert_eq!(read.is_ok(), fetched.is_ok());
     let Ok(contents) = read else {
         return;
@@ -441,7 +590,7 @@ fn contents(salt: u8) -> PackContents {
     };
     PackContents {
         salt: [salt; 32],
-        kind: BlockKind::Data,
+        kind: PackKind::Data,
         segments: vec![
             segment(Codec::Stored, &[44]),
             segment(Codec::Zstd, &[300, 70_000, 0]),
@@ -453,7 +602,7 @@ fn contents(salt: u8) -> PackContents {
 fn footer_samples() -> Vec<Vec<u8>> {
     let empty = PackContents {
         salt: [0; 32],
-        kind: BlockKind::Tree,
+        kind: PackKind::Tree,
         segments: Vec::new(),
     };
     [contents(7), empty]
@@ -573,7 +722,7 @@ fn directory(input: &[u8]) {
     let (storage, repository) = empty_repository();
     let mut packs = Vec::new();
     for (kind, block) in [(BlockKind::Tree, input), (BlockKind::Data, BLOCK)] {
-        let mut writer = PackWriter::new(parts::master(&repository), kind, Vec::new());
+        let mut writer = PackWriter::new(parts::keys(&repository), kind, Vec::new());
         writer.push(
             Codec::Stored,
             block,
@@ -773,7 +922,7 @@ fn snapshot(input: &[u8]) {
     for now in [jiff::Timestamp::MIN, read.time, jiff::Timestamp::MAX] {
         for zone in [-25, 0, 25] {
             let zone = jiff::tz::TimeZone::fixed(jiff::tz::Offset::constant(zone));
-            let reasons = forget::reasons(&rules, &listing.snapshots, &zone, now);
+            let reasons = forget::reasons(&rules, &listing.snapshots, &zone, now, &HashSet::new());
             assert_eq!(reasons.len(), 3);
         }
     }
@@ -790,6 +939,7 @@ fn snapshot_of(root: Vec<Piece>) -> Snapshot {
         retention: None,
         parent: Some(Id([3; 32])),
         original: None,
+        writer: None,
         root,
         owners: Some(Owners {
             users: [(0, "root".to_owned())].into(),
@@ -840,8 +990,8 @@ fn removal(input: &[u8]) {
         .map(|(_, removal)| removal.clone())
         .collect();
     assert_eq!(read.len(), 1);
-    let written = postcard::to_stdvec(&read[0]).expect("postcard");
-    assert_eq!(postcard::from_bytes(&written), Ok(read[0].clone()));
+    let written = postcard::to_stdvec(&read[0].packs).expect("postcard");
+    assert_eq!(postcard::from_bytes(&written), Ok(read[0].packs.clone()));
     assert!(
         read[0]
             .packs
@@ -851,9 +1001,7 @@ fn removal(input: &[u8]) {
 }
 
 fn removal_samples() -> Vec<Vec<u8>> {
-    let of = |packs: u8| Removal {
-        packs: (0..packs).map(|pack| Id([pack; 32])).collect(),
-    };
+    let of = |packs: u8| -> Vec<Id> { (0..packs).map(|pack| Id([pack; 32])).collect() };
     [of(0), of(1), of(5)]
         .iter()
         .map(|removal| postcard::to_stdvec(removal).expect("postcard"))
@@ -946,7 +1094,7 @@ fn cache(input: &[u8]) {
         return;
     };
     let (repository, root) = INDEXED.with(Clone::clone);
-    let key = parts::master(&repository).page_key(salt);
+    let key = parts::keys(&repository).page_key(salt);
     let mut file = salt.to_vec();
     file.resize(PAGE_LEN, 0);
     let mut pages = payloads.chunks(PAGE_LEN - TAG_LEN).zip(1..).peekable();
@@ -961,7 +1109,7 @@ fn cache(input: &[u8]) {
     }
     let folder = root.join(repository.config().id.to_string());
     fs::create_dir_all(&folder).expect("a folder");
-    fs::write(folder.join(format!("index1-{:064x}", 1)), file).expect("a file");
+    fs::write(folder.join(format!("index2-{:064x}", 1)), file).expect("a file");
     if let Ok(index) = repository.load_index() {
         // Whatever a run says, it is answered, be it with an error.
         for block in index.blocks().take(1000) {
@@ -976,7 +1124,7 @@ fn cache(input: &[u8]) {
         }
         let _ = index.find(&Id([44; 32]));
     }
-    let _ = repository.load_index_and_lost();
+    let _ = repository.load_index_and_lost(parts::Trust::Any);
     let _ = fs::remove_dir_all(root);
 }
 
@@ -988,7 +1136,7 @@ fn cache_samples() -> Vec<Vec<u8>> {
     for entry in fs::read_dir(folder).expect("a folder") {
         let file = fs::read(entry.expect("an entry").path()).expect("a file");
         let (salt, _) = file.split_first_chunk::<32>().expect("a salt");
-        let key = parts::master(&repository).page_key(salt);
+        let key = parts::keys(&repository).page_key(salt);
         let mut sample = salt.to_vec();
         let pages = file.len() / PAGE_LEN;
         for number in 1..pages {

@@ -460,6 +460,7 @@ mod tests {
             retention: None,
             parent: None,
             original: None,
+            writer: None,
             root: Vec::new(),
             owners: None,
             program_version: String::new(),

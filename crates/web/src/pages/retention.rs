@@ -141,7 +141,13 @@ impl Judged {
 /// Shows the rules and what they would do.
 pub async fn get(State(app): AppState, asked: Asked) -> Result<Response, Failure> {
     let name = asked.name().to_owned();
-    let listed = asked.shown.ask(|opened| Ok(opened.snapshots()?)).await?;
+    let asking = asked.shown.ask(|opened| {
+        let listed = opened.snapshots()?;
+        let snapshots = listed.snapshots().iter().map(|(id, made)| (id, &**made));
+        let misdated = forget::misdated(&opened.repository, snapshots)?;
+        Ok((listed, misdated))
+    });
+    let (listed, misdated) = asking.await?;
     let form = Form::of(&asked.fields);
     let rules = form.rules();
     let (zone, now) = (TimeZone::system(), Timestamp::now());
@@ -151,7 +157,7 @@ pub async fn get(State(app): AppState, asked: Asked) -> Result<Response, Failure
         let snapshots = snapshots.map(|(id, at)| (*id, (**at).clone())).collect();
         let groups = forget::group(snapshots, rules.group_by).into_iter();
         let judge = |group: Group| Judged {
-            reasons: forget::reasons(&rules.rules, &group.snapshots, &zone, now),
+            reasons: forget::reasons(&rules.rules, &group.snapshots, &zone, now, &misdated),
             group,
         };
         groups.map(judge).collect()

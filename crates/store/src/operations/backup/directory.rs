@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use super::known_files::KnownFilesWriter;
+use super::parent::Whole;
 use crate::access::writer::Encoder;
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, Flags, Kind, Piece};
@@ -24,7 +26,7 @@ struct State {
     entry: Option<Entry>,
     entries: Vec<Option<Entry>>,
     /// Entries of the parent snapshot to compare with, by number.
-    known: Vec<(usize, Option<Entry>)>,
+    known: Vec<(usize, Option<Whole>)>,
 }
 
 /// A place for an entry in a directory.
@@ -44,6 +46,8 @@ pub struct Assembler {
     owners: Mutex<Numbers>,
     root: Mutex<Option<Vec<Piece>>>,
     changed: AtomicBool,
+    /// What a client with a write-only key is to remember of the directories.
+    known_files: Option<Mutex<KnownFilesWriter>>,
 }
 
 impl Directory {
@@ -63,7 +67,7 @@ impl Directory {
 
     /// Sets the parent snapshot's entry with which the `number`-th entry is compared: see
     /// [`Assembler::is_changed`].
-    pub fn compare(&self, number: usize, known: Option<Entry>) {
+    pub fn compare(&self, number: usize, known: Option<Whole>) {
         lock(&self.state).known.push((number, known));
     }
 
@@ -79,7 +83,12 @@ impl Directory {
 impl Assembler {
     /// Stores directories with `encoder`, with file flags if the repository has them, and with
     /// numbers in a row for devices if `numbered`.
-    pub fn new(encoder: Encoder, with_flags: bool, numbered: bool) -> Self {
+    pub fn new(
+        encoder: Encoder,
+        with_flags: bool,
+        numbered: bool,
+        known_files: Option<KnownFilesWriter>,
+    ) -> Self {
         Self {
             encoder: Mutex::new(encoder),
             with_flags,
@@ -87,6 +96,7 @@ impl Assembler {
             owners: Mutex::default(),
             root: Mutex::new(None),
             changed: AtomicBool::new(false),
+            known_files: known_files.map(Mutex::new),
         }
     }
 
@@ -132,19 +142,38 @@ impl Assembler {
 
     fn release(&self, mut directory: Arc<Directory>) -> Result<()> {
         while directory.outstanding.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let (entry, entries) = {
+            let (entry, entries, sources) = {
                 let mut state = lock(&directory.state);
-                let differs = |(number, known): &(_, _)| state.entries[*number] != *known;
-                if state.known.iter().any(differs) {
+                let is_same = |(number, known): &(usize, Option<Whole>)| match (
+                    &state.entries[*number],
+                    known,
+                ) {
+                    (Some(entry), Some(known)) => known.is(entry),
+                    (None, None) => true,
+                    _ => false,
+                };
+                if !state.known.iter().all(is_same) {
                     self.changed.store(true, Ordering::Relaxed);
                 }
-                (state.entry.take(), std::mem::take(&mut state.entries))
+                let sources = state.known.iter().filter_map(|(number, _)| {
+                    let entry = state.entries[*number].as_ref()?;
+                    Some(entry.name.clone())
+                });
+                let sources: Vec<Vec<u8>> = sources.collect();
+                (
+                    state.entry.take(),
+                    std::mem::take(&mut state.entries),
+                    sources,
+                )
             };
             let entries: Vec<Entry> = entries.into_iter().flatten().collect();
             let mut owners = lock(&self.owners);
             entries.iter().for_each(|entry| owners.add(entry));
             drop(owners);
             let content = lock(&self.encoder).store_directory(&entries)?;
+            if let Some(known_files) = &self.known_files {
+                lock(known_files).directory(&content, &entries, &sources);
+            }
             let (Some(place), Some(mut entry)) = (directory.place.clone(), entry) else {
                 *lock(&self.root) = Some(content);
                 return Ok(());
@@ -162,16 +191,19 @@ impl Assembler {
         self.changed.load(Ordering::Relaxed)
     }
 
-    /// Packs the last directories; returns the content of the root, and who owns the entries.
+    /// Packs the last directories; returns the content of the root, who owns the entries, and what
+    /// is to be remembered of them.
     ///
     /// # Errors
     /// When storing fails or has failed before.
-    pub fn finish(self) -> Result<(Vec<Piece>, Numbers)> {
+    pub fn finish(self) -> Result<(Vec<Piece>, Numbers, Option<KnownFilesWriter>)> {
         let encoder = self.encoder.into_inner().expect("no panic under this lock");
         encoder.flush()?;
         let root = self.root.into_inner().expect("no panic under this lock");
         let root = root.ok_or(Error::Interrupted("the backup ended before its time"))?;
         let owners = self.owners.into_inner().expect("no panic under this lock");
-        Ok((root, owners))
+        let known_files = self.known_files.map(Mutex::into_inner);
+        let known_files = known_files.map(|known| known.expect("no panic under this lock"));
+        Ok((root, owners, known_files))
     }
 }

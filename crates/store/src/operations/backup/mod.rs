@@ -7,7 +7,9 @@
 mod cold;
 mod directory;
 mod gate;
+mod known_files;
 mod options;
+mod parent;
 mod producer;
 mod read;
 mod run;
@@ -25,20 +27,24 @@ use tabane_patterns::Excludes;
 use crate::access::buffers::Buffers;
 use crate::access::client::{Presence, Purpose};
 use crate::access::deep_stack::with_deep_stack;
+use crate::access::memory::Rollback;
 use crate::access::removal;
-use crate::access::repository::Repository;
+use crate::access::repository::{Repository, Trust};
 use crate::access::snapshots::{self, Origin};
 use crate::access::writer::{Writer, flush};
 use crate::error::{Error, Result};
 use crate::format::pack::BlockKind;
 use crate::format::snapshot::{Snapshot, Summary};
 use crate::operations::commit::{commit, commit_beside};
+use crate::operations::locks;
 use tabane_storage::sync::both;
 use tabane_storage::{Id, Name, ObjectKind};
 
 use cold::Cold;
 use directory::Assembler;
 use gate::Gate;
+use known_files::{About, KnownFiles, KnownFilesWriter};
+use parent::ParentFiles;
 use producer::Producer;
 use run::{Counters, Run};
 use scan::Scan;
@@ -47,12 +53,17 @@ use walk::{Sources, Targets, Walker};
 pub use options::{BackupOptions, Parent, Source};
 pub use walk::resolve;
 
+/// Attempts of a backup with a write-only key while others prune.
+const ATTEMPTS_MAX: usize = 3;
+
 /// What a backup made.
 #[derive(Clone, Debug)]
 pub struct Backup {
     /// ID of the snapshot; nothing if none was stored: after a dry run, or if it would have been
     /// equal to its parent (see [`BackupOptions::skip_if_unchanged`]).
     pub id: Option<Id>,
+    /// How the repository differs from what this machine has seen before.
+    pub rollback: Rollback,
     /// Whether every source, and everything in it, is as in the parent snapshot. The directories
     /// above the sources do not count.
     pub unchanged: bool,
@@ -71,7 +82,19 @@ impl Repository {
     /// that was in the repository is lost then, and what is indexed already is not read again by
     /// the next backup.
     pub fn backup(&self, options: BackupOptions, source: impl Into<Source>) -> Result<Backup> {
-        make(self, &source.into(), options).map_err(|error| {
+        let source = source.into();
+        let mut made = make(self, &source, options.clone());
+        // A write-only key cannot copy what a prune removes meanwhile, but can read its files
+        // again.
+        if self.is_write_only() && matches!(source, Source::Paths(_)) {
+            for _ in 0..ATTEMPTS_MAX - 1 {
+                if !matches!(made, Err(Error::RemovedMeanwhile)) {
+                    break;
+                }
+                made = make(self, &source, options.clone());
+            }
+        }
+        made.map_err(|error| {
             let vanished = error.is_not_found()
                 || matches!(error, Error::RemovedMeanwhile | Error::ObjectGone(_));
             match vanished.then(|| self.verify_presence()) {
@@ -111,26 +134,78 @@ fn point_out_itself(repository: &Repository, paths: &[PathBuf], excludes: &Exclu
 /// explains.
 fn changed_since(
     repository: &Repository,
-    parent: Option<&(Id, Snapshot)>,
+    parent: &ParentFiles,
     paths: &[String],
     changed: &[PathBuf],
 ) -> Result<Option<Targets>> {
     let why = match parent {
-        None => "there is no snapshot to compare with",
-        Some((_, parent)) if parent.paths != paths => "the snapshot before is of other paths",
-        Some((_, parent)) if parent.summary.errors > 0 => {
+        ParentFiles::None => "there is no snapshot to compare with",
+        ParentFiles::Known(_) => "a write-only key cannot read the snapshot before",
+        ParentFiles::Snapshot(_, parent) if parent.writer.is_some() => {
+            "a write-only key made the snapshot before"
+        }
+        ParentFiles::Snapshot(_, parent) if parent.paths != paths => {
+            "the snapshot before is of other paths"
+        }
+        ParentFiles::Snapshot(_, parent) if parent.summary.errors > 0 => {
             "the snapshot before lacks what could not be read"
         }
         // Its client may not have looked yet whether all of it is there.
-        Some((_, parent)) if repository.announced_snapshots()?.contains(parent) => {
+        ParentFiles::Snapshot(_, parent) if repository.announced_snapshots()?.contains(parent) => {
             "the snapshot before is not complete yet"
         }
-        Some(_) => return Ok(Some(Targets::new(changed))),
+        ParentFiles::Snapshot(..) if repository.storage().lock().is_some() => {
+            "the locks of all that the snapshot needs are to be extended"
+        }
+        ParentFiles::Snapshot(..) => return Ok(Some(Targets::new(changed))),
     };
     repository.progress().note(&format!(
         "{why}: the list of changes is not used, and everything is looked at"
     ));
     Ok(None)
+}
+
+/// The parent of a backup of these paths.
+fn find_parent(
+    repository: &Repository,
+    options: &BackupOptions,
+    paths: &[String],
+    time: Timestamp,
+) -> Result<ParentFiles> {
+    let snapshot = |(id, snapshot)| ParentFiles::Snapshot(id, Box::new(snapshot));
+    Ok(match options.parent {
+        Parent::None => ParentFiles::None,
+        Parent::Snapshot(id) => snapshot((id, repository.load_snapshot(id)?)),
+        Parent::Latest(_) if repository.is_write_only() => {
+            match KnownFiles::open(repository, &options.hostname, paths) {
+                Some(known) => ParentFiles::Known(Box::new(known)),
+                None => ParentFiles::None,
+            }
+        }
+        Parent::Latest(by) => {
+            let new = Origin {
+                hostname: &options.hostname,
+                paths,
+                tags: &options.tags,
+            };
+            let parent = repository.find_parent_snapshot(&new, by, time)?;
+            parent.map_or(ParentFiles::None, snapshot)
+        }
+    })
+}
+
+/// Remembers a snapshot for the next backup with the same write-only key.
+fn remember(repository: &Repository, known_files: KnownFilesWriter, id: Id, made: &Snapshot) {
+    let about = About {
+        snapshot: id,
+        start: made.summary.start,
+        total_bytes: made.summary.total_bytes,
+        root: made.root.clone(),
+    };
+    if let Err(error) = known_files.finish(about) {
+        let text = format!("the next backup reads all files again: {error}");
+        repository.progress().note(&text);
+    }
 }
 
 fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Result<Backup> {
@@ -168,18 +243,7 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         point_out_itself(repository, &paths, &excludes);
     }
     let is_far = repository.is_far();
-    let find_parent = || match options.parent {
-        Parent::None => Ok(None),
-        Parent::Snapshot(id) => Ok(Some((id, repository.load_snapshot(id)?))),
-        Parent::Latest(by) => {
-            let new = Origin {
-                hostname: &options.hostname,
-                paths: &path_texts,
-                tags: &options.tags,
-            };
-            repository.find_parent_snapshot(&new, by, time)
-        }
-    };
+    let find_parent = || find_parent(repository, &options, &path_texts, time);
     // From now on a prune leaves alone what this backup finds.
     let announce = || {
         if options.dry_run {
@@ -192,14 +256,20 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
     // everything anyway.
     let load = || {
         if options.parent == Parent::None || !repository.has_cache() {
-            repository.load_index_and_lost()
+            repository.load_index_and_lost(Trust::Verified)
         } else {
-            Ok((repository.load_index()?, Vec::new()))
+            let index = repository.load_index_of(Trust::Verified)?;
+            Ok((index, Vec::new()))
         }
     };
-    let (parent, begun) = both(is_far, find_parent, || both(is_far, announce, load));
+    let recall = || repository.recall();
+    let ((parent, recalled), begun) = both(
+        is_far,
+        || both(is_far, find_parent, recall),
+        || both(is_far, announce, load),
+    );
     let (presence, loaded) = (begun.0?, begun.1);
-    let (parent, mut loaded) = (parent?, loaded?);
+    let (parent, recalled, mut loaded) = (parent?, recalled?, loaded?);
     // A prune that has begun before the announcement may not leave alone what was looked up before.
     while is_far && presence.is_some() && removal::names(repository)? != *loaded.0.removals() {
         loaded = load()?;
@@ -213,9 +283,7 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
     }
     let is_tree = matches!(source, Source::Paths(_));
     let changed = match &options.changed {
-        Some(changed) if is_tree => {
-            changed_since(repository, parent.as_ref(), &path_texts, changed)?
-        }
+        Some(changed) if is_tree => changed_since(repository, &parent, &path_texts, changed)?,
         _ => None,
     };
     let writer = Writer::new(repository, index, options.dry_run);
@@ -231,8 +299,13 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         }
     };
     let pool = Pool::for_all_processors(|| encoder(BlockKind::Data));
-    let with_flags = repository.format() > 1;
-    let assembler = Assembler::new(encoder(BlockKind::Tree), with_flags, options.root.is_some());
+    let known_files = if options.dry_run {
+        None
+    } else {
+        KnownFilesWriter::create(repository, &options.hostname, &path_texts)
+    };
+    let (with_flags, numbered) = (repository.format() > 1, options.root.is_some());
+    let assembler = Assembler::new(encoder(BlockKind::Tree), with_flags, numbered, known_files);
     let run = Arc::new(Run {
         repository: repository.clone(),
         writer,
@@ -246,8 +319,8 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         buffers: Buffers::default(),
     });
     let expected = &run.counters.expected_bytes;
-    if let Some((_, parent)) = parent.as_ref().filter(|_| changed.is_none()) {
-        expected.store(parent.summary.total_bytes, Ordering::Relaxed);
+    if let Some(total) = parent.total_bytes().filter(|_| changed.is_none()) {
+        expected.store(total, Ordering::Relaxed);
     }
     // With other names, excludes would not be understood.
     let can_count = is_tree && as_path.is_none() && changed.is_none();
@@ -256,11 +329,7 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
     for (path, error) in &missing {
         run.error(path, error);
     }
-    let walker = Walker::new(
-        &run,
-        pool.submitter().clone(),
-        parent.as_ref().map(|(_, snapshot)| snapshot),
-    );
+    let walker = Walker::new(&run, pool.submitter().clone(), &parent);
     let mut producer = None;
     let walked = match (source, &as_path) {
         (Source::Paths(_), None) => with_deep_stack(|| walker.walk(&paths, changed.as_ref())),
@@ -285,25 +354,26 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
     let run = Arc::into_inner(run).expect("all threads have ended");
     let is_changed = run.assembler.is_changed() || !missing.is_empty();
     let root = run.assembler.finish();
-    let used = run.writer.take_used();
+    let (used, used_packs) = (run.writer.take_used(), run.writer.used_packs());
     let written = run.writer.finish()?;
-    let (root, owners) = walked
-        .and(flushed)
-        .and(produced)
-        .and(root)
-        .map_err(|error| {
-            if !error.is_not_found() {
-                return error;
-            }
-            // What the index knew of is gone, and perhaps there is somebody who removes.
-            match removal::names(repository) {
-                Ok(names) if names != removals => Error::RemovedMeanwhile,
-                _ => {
-                    repository.forget_cached();
-                    Error::ObjectGone(Box::new(error))
+    let (root, owners, known_files) =
+        walked
+            .and(flushed)
+            .and(produced)
+            .and(root)
+            .map_err(|error| {
+                if !error.is_not_found() {
+                    return error;
                 }
-            }
-        })?;
+                // What the index knew of is gone, and perhaps there is somebody who removes.
+                match removal::names(repository) {
+                    Ok(names) if names != removals => Error::RemovedMeanwhile,
+                    _ => {
+                        repository.forget_cached();
+                        Error::ObjectGone(Box::new(error))
+                    }
+                }
+            })?;
 
     let counters = run.counters;
     let snapshot = Snapshot {
@@ -314,8 +384,9 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         tags: run.options.tags,
         description: run.options.description,
         retention: run.options.retention,
-        parent: parent.as_ref().map(|(id, _)| *id),
+        parent: parent.id(),
         original: None,
+        writer: None,
         root,
         owners: (repository.format() > 1).then(|| owners.names()),
         program_version: concat!("tabane ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -337,23 +408,32 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
             blocks_duplicate: written.blocks_duplicate,
         },
     };
-    let is_same = |parent: &Snapshot| parent.paths == snapshot.paths && !is_changed;
-    let has_parent = parent.as_ref().is_some_and(|(_, parent)| is_same(parent));
-    let unchanged = has_parent && is_tree;
+    let unchanged = is_tree && parent.is_of(&snapshot.paths) && !is_changed;
     repository.nearby().tidy();
     let id = if run.options.dry_run || unchanged && run.options.skip_if_unchanged {
         None
     } else {
         // Nobody has looked whether blocks of unseen directories are there, but the parent
         // snapshot keeps them.
-        let committed = match parent.filter(|_| changed.is_some()) {
-            Some((old, _)) => commit_beside(repository, old, &used, &snapshot, &removals),
+        let id = match parent.id().filter(|_| changed.is_some()) {
+            Some(old) => commit_beside(repository, old, &used, &snapshot, &removals),
             None => commit(repository, &snapshot, &removals, presence),
-        };
-        Some(committed?)
+        }?;
+        if let Some(known_files) = known_files {
+            remember(repository, known_files, id, &snapshot);
+        }
+        Some(id)
     };
+    let rollback = recalled.as_ref().map(|recalled| recalled.rollback.clone());
+    if !run.options.dry_run {
+        locks::extend(repository, used_packs)?;
+        if let Some(recalled) = recalled {
+            recalled.remember(repository, id);
+        }
+    }
     Ok(Backup {
         id,
+        rollback: rollback.unwrap_or_default(),
         unchanged,
         snapshot,
     })

@@ -16,6 +16,7 @@ use tabane_files::read;
 use super::cold::Cold;
 use super::directory::{Directory, Place};
 use super::options::Source;
+use super::parent::{KnownFile, Listing, ParentFiles};
 use super::read::{Batch, FileJob, LargeFile};
 use super::run::{Run, cannot_read};
 use crate::access::deep_stack::DEPTH_MAX;
@@ -23,7 +24,6 @@ use crate::access::reader::BlockReader;
 use crate::access::writer::Encoder;
 use crate::error::{Error, Result};
 use crate::format::entry::{self, Entry, Flags, Found, Kind, Piece};
-use crate::format::snapshot::Snapshot;
 use crate::format::tally::Tally;
 use tabane_patterns::Scope;
 use tabane_storage::Outcome;
@@ -33,8 +33,7 @@ pub struct Walker<'a> {
     run: &'a Arc<Run>,
     submitter: Submitter<Encoder>,
     reader: BlockReader,
-    parent_root: Vec<Piece>,
-    parent: Option<&'a Snapshot>,
+    parent: &'a ParentFiles,
     batch: Batch,
     /// Entries of directories.
     entries: Cold,
@@ -94,8 +93,8 @@ struct Level<'a> {
     fd: Arc<OwnedFd>,
     device: u64,
     directory: Arc<Directory>,
-    /// The parent snapshot's entries of this directory, sorted by name.
-    parent: Vec<Entry>,
+    /// The parent snapshot's entries of this directory.
+    parent: Listing,
     scope: Scope,
     /// Whether this directory is a source or below one; else it only leads to a source.
     whole: bool,
@@ -108,18 +107,11 @@ struct Level<'a> {
 
 impl<'a> Walker<'a> {
     /// A walker that compares with `parent`.
-    pub fn new(
-        run: &'a Arc<Run>,
-        submitter: Submitter<Encoder>,
-        parent: Option<&'a Snapshot>,
-    ) -> Self {
+    pub fn new(run: &'a Arc<Run>, submitter: Submitter<Encoder>, parent: &'a ParentFiles) -> Self {
         Self {
             run,
             submitter,
             reader: BlockReader::of_trees(&run.repository),
-            parent_root: parent
-                .map(|snapshot| snapshot.root.clone())
-                .unwrap_or_default(),
             parent,
             batch: Batch::default(),
             entries: Cold::default(),
@@ -136,8 +128,7 @@ impl<'a> Walker<'a> {
         let device = rustix::fs::fstat(&fd)
             .map_err(|error| cannot_read(root)(error.into()))?
             .st_dev;
-        let parent_root = std::mem::take(&mut self.parent_root);
-        let parent = self.parent_entries(&parent_root, root)?;
+        let parent = self.parent_entries(self.parent.root(), root)?;
         let names = if targets.named {
             read::list(&fd).map_err(cannot_read(root))?
         } else {
@@ -176,8 +167,7 @@ impl<'a> Walker<'a> {
         self.run.set_xattrs(source, &mut attributes, xattrs);
         let mut directory = Directory::new(None, None, 1);
         let mut directories = vec![Arc::clone(&directory)];
-        let parent_root = std::mem::take(&mut self.parent_root);
-        let mut parent = self.parent_entries(&parent_root, source)?;
+        let mut parent = self.parent_entries(self.parent.root(), source)?;
         let listed = read::list(&fd).unwrap_or_else(|error| {
             self.run.error(source, &error);
             Vec::new()
@@ -190,15 +180,14 @@ impl<'a> Walker<'a> {
         let mut next = components.next();
         while let Some(name) = next {
             next = components.next();
-            let at = parent.binary_search_by(|entry| entry.name.as_slice().cmp(name.as_bytes()));
-            let known = at.ok().map(|at| parent[at].clone());
-            known.iter().for_each(|known| self.met.add(known));
+            let known = parent.entry(name.as_bytes());
+            known.into_iter().for_each(|known| self.met.add(known));
             if next.is_none() {
-                directory.compare(0, known.clone());
+                directory.compare(0, parent.whole(name.as_bytes()));
             }
-            parent = match known.as_ref().and_then(Entry::directory) {
+            parent = match parent.directory(name.as_bytes()) {
                 Some(content) => self.parent_entries(content, source)?,
-                None => Vec::new(),
+                None => Listing::empty(),
             };
             let entry = Entry {
                 name: name.as_bytes().to_vec(),
@@ -293,7 +282,7 @@ impl<'a> Walker<'a> {
         // Directories of the parent snapshot that are not looked for below.
         let mut gone = BTreeMap::new();
         if level.changed.is_some() {
-            for known in &level.parent {
+            for known in level.parent.entries() {
                 self.met.add(known);
                 let content = known.directory().cloned();
                 gone.extend(content.map(|content| (known.name.clone(), content)));
@@ -304,7 +293,7 @@ impl<'a> Walker<'a> {
             let place = level.directory.place(number);
             let target = targets.children.get(name).unwrap_or(&none);
             if target.named {
-                let known = level.in_parent(name.as_bytes()).cloned();
+                let known = level.parent.whole(name.as_bytes());
                 level.directory.compare(number, known);
             }
             let path = level.path.join(name);
@@ -344,7 +333,7 @@ impl<'a> Walker<'a> {
                 // A mount point below a source is kept as an empty directory.
                 let foreign = self.run.options.one_file_system && found.device != level.device;
                 let whole = target.named || level.whole && !excluded && !foreign;
-                let known = level.in_parent(name.as_bytes());
+                let known = level.parent.entry(name.as_bytes());
                 let known = known.filter(|known| self.is_same_directory(known, &found.entry));
                 let changed = level.changed.filter(|_| known.is_some());
                 let changed = changed.map(|below| below.children.get(name).unwrap_or(&none));
@@ -375,8 +364,8 @@ impl<'a> Walker<'a> {
     fn meet_below(&mut self, content: Vec<Piece>, path: &Path) -> Result<()> {
         let mut directories = vec![content];
         while let Some(content) = directories.pop() {
-            for known in self.parent_entries(&content, path)? {
-                self.met.add(&known);
+            for known in self.parent_entries(&content, path)?.entries() {
+                self.met.add(known);
                 directories.extend(known.directory().cloned());
             }
         }
@@ -386,9 +375,12 @@ impl<'a> Walker<'a> {
     /// Hands out the last files, and counts what was taken from the parent snapshot unseen.
     fn finish(mut self, has_unseen: bool) {
         self.flush();
-        let Some(parent) = self.parent.filter(|_| has_unseen) else {
+        let ParentFiles::Snapshot(_, parent) = self.parent else {
             return;
         };
+        if !has_unseen {
+            return;
+        }
         let counters = &self.run.counters;
         let count = |counter: &AtomicU64, all: u64, met: u64| {
             counter.fetch_add(all.saturating_sub(met), Ordering::Relaxed);
@@ -450,10 +442,9 @@ impl<'a> Walker<'a> {
             names.sort();
             names.dedup();
         }
-        let parent_content = above.in_parent(&entry.name).and_then(Entry::directory);
-        let parent = match parent_content {
+        let parent = match above.parent.directory(&entry.name) {
             Some(content) => self.parent_entries(content, path)?,
-            None => Vec::new(),
+            None => Listing::empty(),
         };
         self.run.count(path, Outcome::Directory, 0);
         let level = Level {
@@ -486,20 +477,27 @@ impl<'a> Walker<'a> {
             self.run.count(&path, Outcome::Other, 0);
             return self.done(place, Some(entry));
         }
-        let known = level.in_parent(&entry.name);
+        let known = level.parent.file(&entry.name);
         if let Some(known) =
             known.filter(|known| self.is_unchanged(known, &entry) && self.is_settled(&entry))
-            && self.run.writer.has_all(entry::blocks(known))
+            && self
+                .run
+                .writer
+                .has_all(known.content.iter().filter_map(Piece::block))
         {
-            if self.run.options.ignore_ctime {
-                // Without ctime, nothing else shows a change of extended attributes.
-                let name = OsStr::from_bytes(&entry.name).to_owned();
-                let xattrs = read::xattrs_at(level.fd.as_fd(), &name);
-                self.run.set_xattrs(&path, &mut entry, xattrs);
-            } else {
-                entry.xattrs.clone_from(&known.xattrs);
+            // Without ctime, nothing else shows a change of extended attributes.
+            match known.xattrs.filter(|_| !self.run.options.ignore_ctime) {
+                Some(xattrs) => entry.xattrs = xattrs.to_vec(),
+                None => {
+                    let name = OsStr::from_bytes(&entry.name).to_owned();
+                    let xattrs = read::xattrs_at(level.fd.as_fd(), &name);
+                    self.run.set_xattrs(&path, &mut entry, xattrs);
+                }
             }
-            entry.kind.clone_from(&known.kind);
+            entry.kind = Kind::File {
+                size: known.size,
+                content: known.content.to_vec(),
+            };
             self.run.count(&path, Outcome::Unmodified, entry.size());
             return self.done(place, Some(entry));
         }
@@ -507,9 +505,10 @@ impl<'a> Walker<'a> {
             place,
             directory: Arc::clone(&level.fd),
             path,
-            outcome: match known {
-                Some(_) => Outcome::Changed,
-                None => Outcome::New,
+            outcome: if level.parent.has(&entry.name) {
+                Outcome::Changed
+            } else {
+                Outcome::New
             },
             found,
         };
@@ -527,10 +526,9 @@ impl<'a> Walker<'a> {
     }
 
     /// Whether a file need not be read again.
-    fn is_unchanged(&self, known: &Entry, entry: &Entry) -> bool {
+    fn is_unchanged(&self, known: &KnownFile<'_>, entry: &Entry) -> bool {
         let options = &self.run.options;
-        matches!(known.kind, Kind::File { .. })
-            && (known.size(), known.mtime) == (entry.size(), entry.mtime)
+        (known.size, known.mtime) == (entry.size(), entry.mtime)
             && (options.ignore_ctime || known.ctime == entry.ctime)
             && (options.ignore_inode || known.inode == entry.inode)
     }
@@ -551,7 +549,7 @@ impl<'a> Walker<'a> {
             _ => SignedDuration::from_millis(20),
         };
         // When the parent snapshot was begun.
-        let start = self.parent.map(|parent| parent.summary.start);
+        let start = self.parent.start();
         let Some(before) = start.and_then(|start| start.checked_sub(tick).ok()) else {
             return false;
         };
@@ -575,16 +573,20 @@ impl<'a> Walker<'a> {
     ///
     /// # Errors
     /// When the directory is damaged: the new snapshot would refer to the same damaged blocks.
-    fn parent_entries(&mut self, content: &[Piece], path: &Path) -> Result<Vec<Entry>> {
+    fn parent_entries(&mut self, content: &[Piece], path: &Path) -> Result<Listing> {
+        if let ParentFiles::Known(known) = self.parent {
+            let entries = known.directory(content);
+            return Ok(Listing::Known(entries, Arc::clone(known.mask())));
+        }
         let (writer, reader) = (&self.run.writer, &mut self.reader);
         match writer.with_index(|index| reader.read_directory(index, content)) {
             Err(error @ Error::MissingBlock(_)) => {
                 let text =
                     format!("its files are read again: the parent snapshot's directory: {error}");
                 self.run.repository.progress().warning(path, &text);
-                Ok(Vec::new())
+                Ok(Listing::empty())
             }
-            result => result,
+            result => result.map(Listing::Tree),
         }
     }
 
@@ -603,16 +605,6 @@ impl<'a> Walker<'a> {
 
     fn done(&self, place: Place, entry: Option<Entry>) -> Result<()> {
         self.run.assembler.entry_done(place, entry)
-    }
-}
-
-impl Level<'_> {
-    /// The parent snapshot's entry of this name.
-    fn in_parent(&self, name: &[u8]) -> Option<&Entry> {
-        let at = self
-            .parent
-            .binary_search_by(|entry| entry.name.as_slice().cmp(name));
-        at.ok().map(|at| &self.parent[at])
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use crate::access::removal;
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
-use tabane_index::IndexSegment;
+use tabane_index::{IndexSegment, PackContents};
 use tabane_storage::Id;
 use tabane_storage::sync::{both, try_each};
 use tabane_storage::{Name, ObjectKind};
@@ -22,9 +22,11 @@ const SMALL_OBJECTS_MAX: usize = 8;
 /// Index objects that are read from a far storage at a time: each may take tens of MB of memory.
 const READ_AT_ONCE: usize = 4;
 
-/// Packs that new index objects do not name.
+/// What new index objects do not name, and which old ones are to be replaced.
 #[derive(Clone, Copy)]
 pub struct Unwanted<'a> {
+    /// Index objects that are rewritten whatever they name: write-only keys cannot read them.
+    pub unsigned: &'a HashSet<Id>,
     /// Index objects that name one of these packs are rewritten.
     pub gone: &'a HashSet<Id>,
     /// Packs that a removal names. They may exist, but another prune can delete them at any time,
@@ -47,14 +49,20 @@ pub fn rewrite(
     unwanted: Unwanted<'_>,
     removals: &BTreeSet<Id>,
 ) -> Result<u64> {
-    let Unwanted { gone, condemned } = unwanted;
+    let Unwanted {
+        unsigned,
+        gone,
+        condemned,
+    } = unwanted;
     let is_far = repository.is_far();
     let small = |packs: &IndexSegment| packs.len() < SMALL_INDEX_PACKS;
     let merge = objects.values().filter(|packs| small(packs)).count() > SMALL_OBJECTS_MAX;
     let old: Vec<Id> = objects
         .iter()
-        .filter(|(_, packs)| {
-            packs.iter().any(|(pack, _)| gone.contains(pack)) || (merge && small(packs))
+        .filter(|(id, packs)| {
+            unsigned.contains(id)
+                || packs.iter().any(|(pack, _)| gone.contains(pack))
+                || (merge && small(packs))
         })
         .map(|(id, _)| *id)
         .collect();
@@ -67,14 +75,14 @@ pub fn rewrite(
         verified?;
         there?;
         // model: removal/rewrite/put-index
-        written.push(repository.put_index_segment(segment)?);
+        written.push(repository.put_index_segment(segment)?.id);
         segment.clear();
         Ok(())
     };
     for ids in old.chunks(if is_far { READ_AT_ONCE } else { 1 }) {
         // model: removal/rewrite/read-old
         let read = try_each(ids, ids.len(), |&id| {
-            match repository.read_index_segment(id) {
+            match repository.read_if_signed(id) {
                 // Another client has rewritten this object.
                 Err(error) if error.is_not_found() => Ok(IndexSegment::new()),
                 read => read,
@@ -109,6 +117,31 @@ pub fn rewrite(
     // model: removal/rewrite/delete-old
     delete(&old)?;
     Ok(left as u64)
+}
+
+/// Names these packs, which are there, in new index objects; returns these. `removals` are those
+/// from before that was known.
+///
+/// The objects stay, whatever is removed meanwhile: another prune may have removed what write-only
+/// keys say of the packs, since they are named now.
+///
+/// # Errors
+/// [`Error::PruneOvertaken`] when there are other removals by now; when the storage fails.
+pub fn add(
+    repository: &Repository,
+    packs: &[(Id, PackContents)],
+    removals: &BTreeSet<Id>,
+) -> Result<BTreeMap<Id, IndexSegment>> {
+    let mut written = BTreeMap::new();
+    for packs in packs.chunks(PACKS_MAX) {
+        // Reading the packs may have taken long.
+        // model: removal/verify/list-removals
+        verify_removals(repository, removals)?;
+        // model: removal/verify/put-index
+        let name = repository.write_index_segment(packs)?;
+        written.insert(name.id, packs.to_vec());
+    }
+    Ok(written)
 }
 
 /// Checks that the storage has no other removals than these.

@@ -7,6 +7,7 @@
 
 mod choose;
 mod index_objects;
+mod verify;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -17,21 +18,23 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 
 use crate::access::client::{Presence, Purpose, Seen};
+use crate::access::forgotten;
 use crate::access::reach::Reach;
 use crate::access::removal::{self, Removal};
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
 use crate::format::pack::PACK_LEN;
+use crate::operations::locks::{self, Locked};
 use crate::operations::repack;
 use tabane_storage::Id;
-use tabane_storage::sync::try_each;
+use tabane_storage::sync::{both, try_each};
 use tabane_storage::{Name, ObjectKind, Progress};
 
 pub use choose::MaxUnused;
 use choose::{Candidate, Limits, choose};
 pub(crate) use index_objects::PACKS_MAX;
 use index_objects::Unwanted;
-use view::View;
+use view::{IndexObjects, View};
 
 /// Age from which leftovers of interrupted writes are removed: no client writes an object for
 /// longer.
@@ -118,10 +121,14 @@ pub struct PlanStats {
     pub left_unused_bytes: u64,
     /// Other clients at work. Condemned packs stay until these have ended.
     pub clients: u64,
+    /// Needed packs of write-only keys, which are read and compared with what these keys say.
+    pub unverified_packs: u64,
+    /// Bytes of these packs.
+    pub unverified_bytes: u64,
 }
 
 /// The result of a prune.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PruneReport {
     /// Bytes of blocks that were copied.
     pub copied_bytes: u64,
@@ -141,6 +148,14 @@ pub struct PruneReport {
     pub index_objects: u64,
     /// Leftovers of interrupted writes that were removed.
     pub leftovers: u64,
+    /// Packs of write-only keys that hold what these keys say, so that all clients use them now.
+    pub verified_packs: u64,
+    /// Packs of write-only keys that hold something else.
+    pub refuted_packs: u64,
+    /// Packs that stay until their locks end, though no snapshot needs them, or only a part.
+    pub locked: Locked,
+    /// Objects that snapshots need whose locks were extended.
+    pub extended_locks: u64,
 }
 
 /// The plan of a prune.
@@ -165,7 +180,13 @@ impl Repository {
     /// [`Error::PruneRunning`]; [`Error::CannotPrune`] when a block of a snapshot is missing or a
     /// snapshot cannot be read; when the storage fails.
     pub fn plan_prune(&self, options: PruneOptions) -> Result<PrunePlan> {
-        let presence = Presence::announce(self, Purpose::Prune)?;
+        let presence = if self.config().has_writers() {
+            let presence = announce(self)?;
+            removal::sign(self)?;
+            presence
+        } else {
+            Presence::announce(self, Purpose::Prune)?
+        };
         make_plan(self, options, Some(presence), &HashSet::new())
     }
 
@@ -194,7 +215,7 @@ fn make_plan(
         repository,
         presence.as_ref(),
         forgotten,
-        BTreeMap::new(),
+        IndexObjects::default(),
         &mut reach,
     )?;
     if presence.is_some() {
@@ -247,10 +268,28 @@ fn refuse_beside(others: &[Seen], now: SystemTime) -> Result<()> {
 pub(crate) fn forget_packs(repository: &Repository, packs: &HashSet<Id>) -> Result<()> {
     let removals = repository.read_removals()?;
     let unwanted = Unwanted {
+        unsigned: &HashSet::new(),
         gone: packs,
         condemned: &removals.condemned(),
     };
     let objects = repository.read_index()?;
+    index_objects::rewrite(repository, &objects, unwanted, &removals.names()).map(|_| ())
+}
+
+/// Makes index objects anew that write-only keys cannot read.
+pub(crate) fn sign_index(repository: &Repository) -> Result<()> {
+    let removals = repository.read_removals()?;
+    let read = |id| repository.read_index_and_format(id);
+    let (mut objects, mut unsigned) = (BTreeMap::new(), HashSet::new());
+    for (id, (packs, is_signed)) in repository.read_all(ObjectKind::Index, read)? {
+        objects.insert(id, packs);
+        unsigned.extend((!is_signed).then_some(id));
+    }
+    let unwanted = Unwanted {
+        unsigned: &unsigned,
+        gone: &HashSet::new(),
+        condemned: &removals.condemned(),
+    };
     index_objects::rewrite(repository, &objects, unwanted, &removals.names()).map(|_| ())
 }
 
@@ -283,7 +322,15 @@ impl PrunePlan {
         let mut used: HashMap<Id, u64> = HashMap::new();
         for id in self.reach.blocks() {
             let place = index.find(id)?.expect("the view has what is needed");
-            *used.entry(index.pack_of(place)?.id).or_default() += u64::from(place.len);
+            let places = if index.is_verified(place.segment)? {
+                vec![place]
+            } else {
+                // Nobody knows which of the packs has the block, if any.
+                index.places(id)?
+            };
+            for place in places {
+                *used.entry(index.pack_of(place)?.id).or_default() += u64::from(place.len);
+            }
         }
         let condemned = view.removals.condemned();
         let mut candidates = Vec::new();
@@ -311,6 +358,11 @@ impl PrunePlan {
                 _ if condemned.contains(&pack) => {
                     stats.condemned_packs += 1;
                     stats.condemned_bytes += listed.len;
+                }
+                Some(_) if view.unverified.contains_key(&pack) => {
+                    stats.unverified_packs += 1;
+                    stats.unverified_bytes += listed.len;
+                    stats.kept_packs += 1;
                 }
                 Some(candidate) => candidates.push(candidate),
                 None if listed.modified < old => self.unused.push(pack),
@@ -360,14 +412,19 @@ impl PrunePlan {
             presence,
             reach: self.reach,
             report: PruneReport {
-                index_objects_before: self.view.segments.len() as u64,
+                index_objects_before: self.view.objects.segments.len() as u64,
                 ..PruneReport::default()
             },
+            locked: HashSet::new(),
         };
         let mut view = self.view;
-        run.copy(&view, &self.repack)?;
+        run.verify(&mut view, &self.unused)?;
+        // To copy out of what stays would only take more room.
+        let repack = run.unlocked(&view, self.repack)?;
+        run.copy(&view, &repack)?;
+        run.extend_locks(&view)?;
         let mut gone = run.delete_due(&view)?;
-        let mut packs: Vec<Id> = self.unused.into_iter().chain(self.repack).collect();
+        let mut packs: Vec<Id> = self.unused.into_iter().chain(repack).collect();
         packs.sort_unstable();
         let mut superseded = Vec::new();
         let mut condemned = view.removals.condemned();
@@ -376,7 +433,7 @@ impl PrunePlan {
             superseded = view.superseded_removals();
             condemned.extend(&packs);
             // model: removal/prune/put-removal
-            removals.insert(removal::save(&run.repository, &Removal { packs })?);
+            removals.insert(removal::save(&run.repository, &packs)?);
             if run.options.grace.is_zero() && view.alive.is_empty() {
                 // Dropped before the new view is loaded, which would need twice the memory.
                 view.index = Arc::default();
@@ -384,7 +441,7 @@ impl PrunePlan {
                     &run.repository,
                     Some(&run.presence),
                     &HashSet::new(),
-                    std::mem::take(&mut view.segments),
+                    std::mem::take(&mut view.objects),
                     &mut run.reach,
                 )?;
                 run.copy(&view, &HashSet::new())?;
@@ -395,7 +452,7 @@ impl PrunePlan {
         }
         let waiting = condemned
             .iter()
-            .filter(|id| !gone.contains(id))
+            .filter(|id| !gone.contains(id) && !run.locked.contains(id))
             .filter_map(|id| view.packs.get(id));
         for pack in waiting {
             run.report.waiting_packs += 1;
@@ -413,16 +470,62 @@ struct Run {
     presence: Presence,
     reach: Reach,
     report: PruneReport,
+    /// Packs that were found to be locked.
+    locked: HashSet<Id>,
 }
 
 impl Run {
+    /// Compares the packs of write-only keys with what these say of them, but for those that go,
+    /// and names them in the index if it is true: from then on all clients rely on them.
+    fn verify(&mut self, view: &mut View, unused: &[Id]) -> Result<()> {
+        let condemned = view.removals.condemned();
+        let stays =
+            |(pack, _): &(&Id, _)| !condemned.contains(pack) && unused.binary_search(pack).is_err();
+        let claims = view.unverified.iter().filter(stays);
+        let verified = verify::packs(&self.repository, claims)?;
+        self.report.refuted_packs = verified.refuted;
+        self.report.verified_packs = verified.packs.len() as u64;
+        let removals = view.removals.names();
+        let written = index_objects::add(&self.repository, &verified.packs, &removals)?;
+        view.objects.segments.extend(written);
+        Ok(())
+    }
+
+    /// Removes the objects in which write-only keys name only packs that the index names, too, or
+    /// that are gone.
+    fn forget_claims(&self, gone: &HashSet<Id>) -> Result<()> {
+        // Read again: what was verified is in the index by now.
+        // model: removal/verify/list-objects
+        let objects = self.repository.read_index()?;
+        let named: HashSet<&Id> = objects.values().flatten().map(|(pack, _)| pack).collect();
+        let claims = self.repository.read_all(ObjectKind::Unverified, |id| {
+            self.repository.read_unverified(id)
+        })?;
+        for (id, packs) in claims {
+            let is_done = |(pack, _): &(Id, _)| named.contains(pack) || gone.contains(pack);
+            if !packs.is_empty() && packs.iter().all(is_done) {
+                // model: removal/verify/delete-unverified
+                self.repository
+                    .delete_if_there(Name::new(ObjectKind::Unverified, id))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Copies needed blocks out of condemned packs and of packs to be condemned.
     fn copy(&mut self, view: &View, repack: &HashSet<Id>) -> Result<()> {
         let index = &view.index;
         let (mut blocks, mut total) = (Vec::new(), 0);
         for id in self.reach.blocks() {
             let place = index.find(id)?.expect("the view has what is needed");
-            if index.is_condemned(place)? || repack.contains(&index.pack_of(place)?.id) {
+            let mut goes = index.is_condemned(place)? || repack.contains(&index.pack_of(place)?.id);
+            if !index.is_verified(place.segment)? {
+                // Only a condemned one of these packs may have it.
+                for other in index.places(id)? {
+                    goes |= index.is_condemned(other)?;
+                }
+            }
+            if goes {
                 blocks.push(*id);
                 total += u64::from(place.len);
             }
@@ -443,18 +546,49 @@ impl Run {
         Ok(())
     }
 
+    /// Those of these packs that are not locked.
+    fn unlocked(&mut self, view: &View, packs: HashSet<Id>) -> Result<HashSet<Id>> {
+        let wanted: Vec<Id> = packs.difference(&self.locked).copied().collect();
+        let mut unlocked = wanted.clone();
+        let len = |pack: &Id| view.packs[pack].len;
+        locks::take_locked(
+            &self.repository,
+            &mut unlocked,
+            len,
+            &mut self.report.locked,
+        )?;
+        let unlocked: HashSet<Id> = unlocked.into_iter().collect();
+        self.locked
+            .extend(wanted.iter().filter(|pack| !unlocked.contains(pack)));
+        Ok(unlocked)
+    }
+
+    /// Extends the locks of what snapshots need, if new objects are locked.
+    fn extend_locks(&mut self, view: &View) -> Result<()> {
+        if self.repository.storage().lock().is_none() {
+            return Ok(());
+        }
+        let mut used = HashSet::new();
+        for id in self.reach.blocks() {
+            let place = view.index.find(id)?.expect("the view has what is needed");
+            used.insert(view.index.pack_of(place)?.id);
+        }
+        self.report.extended_locks = locks::extend(&self.repository, used)?;
+        Ok(())
+    }
+
     /// Deletes the packs of due removals: the view was made after these were written, and needed
     /// blocks were copied out. Returns all deleted and missing packs.
     fn delete_due(&mut self, view: &View) -> Result<HashSet<Id>> {
         let due = view.due(self.options.grace);
-        let due: Vec<Id> = due
+        let due: HashSet<Id> = due
             .iter()
             .flat_map(|removal| &removal.packs)
             .filter(|id| view.packs.contains_key(id))
             .copied()
-            .collect::<HashSet<Id>>()
-            .into_iter()
             .collect();
+        // They go with a later prune.
+        let due: Vec<Id> = self.unlocked(view, due)?.into_iter().collect();
         let (repository, done) = (&self.repository, AtomicU64::new(0));
         try_each(&due, repository.storage().connections(), |id| {
             // model: removal/prune/delete-pack
@@ -479,9 +613,16 @@ impl Run {
         removals: &BTreeSet<Id>,
         superseded: &[Id],
     ) -> Result<()> {
-        let unwanted = Unwanted { gone, condemned };
+        let unwanted = Unwanted {
+            unsigned: &view.objects.unsigned,
+            gone,
+            condemned,
+        };
         self.report.index_objects =
-            index_objects::rewrite(&self.repository, &view.segments, unwanted, removals)?;
+            index_objects::rewrite(&self.repository, &view.objects.segments, unwanted, removals)?;
+        if !view.objects.unverified.is_empty() {
+            self.forget_claims(gone)?;
+        }
         // The newest removal stays for clients that began before it: see `removal`.
         let is_over = |(id, removal): &(&Id, &Removal)| {
             superseded.contains(id) && removal.packs.iter().all(|pack| gone.contains(pack))
@@ -493,7 +634,14 @@ impl Run {
         self.delete(ObjectKind::Snapshot, &view.unconfirmed)?;
         // model: removal/tidy/delete-pending
         self.delete(ObjectKind::Pending, &view.settled)?;
-        self.delete(ObjectKind::Client, view.dead.iter().map(|dead| &dead.id))?;
+        let dead = view.dead.iter().map(|dead| &dead.id);
+        let (deleted, merged) = both(
+            self.repository.is_far(),
+            || self.delete(ObjectKind::Client, dead),
+            || forgotten::merge(&self.repository),
+        );
+        deleted?;
+        merged?;
         let removed = self.repository.storage().remove_leftovers(LEFTOVER_AGE_MIN);
         match removed {
             Ok(count) => self.report.leftovers = count,

@@ -2,7 +2,7 @@
 //! [`crate::access::removal`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use crate::access::client::{self, Presence, Seen};
@@ -13,10 +13,9 @@ use crate::access::repository::{READ_ATTEMPTS_MAX, Repository};
 use crate::error::{Error, Result};
 use crate::format::pack::BlockKind;
 use crate::format::snapshot::Snapshot;
-use tabane_index::{Index, IndexSegment};
-use tabane_storage::Id;
-use tabane_storage::sync::both;
-use tabane_storage::{Listed, ObjectKind};
+use tabane_index::{Index, IndexSegment, PackContents};
+use tabane_storage::sync::{both, lock};
+use tabane_storage::{Id, Listed, ObjectKind};
 
 /// Age at which a dead client's pending snapshot is removed: until then it warns that the snapshot,
 /// should it appear, may lack blocks.
@@ -35,7 +34,10 @@ pub struct View {
     /// Number of snapshots.
     pub snapshots: u64,
     /// The objects of the index.
-    pub segments: BTreeMap<Id, IndexSegment>,
+    pub objects: IndexObjects,
+    /// Packs of which only write-only keys have said something, in full length, with what they
+    /// said: several things if somebody lies.
+    pub unverified: BTreeMap<Id, Vec<PackContents>>,
     /// Index of the packs that exist in full length.
     pub index: Arc<Index>,
     /// Indexed packs that exist in full length: kind, and bytes of their blocks.
@@ -50,6 +52,17 @@ pub struct View {
     pub now: SystemTime,
 }
 
+/// The objects of the index at one time.
+#[derive(Default)]
+pub struct IndexObjects {
+    /// Those that full keys wrote.
+    pub segments: BTreeMap<Id, IndexSegment>,
+    /// Those of them that write-only keys cannot read and should.
+    pub unsigned: HashSet<Id>,
+    /// Those that write-only keys wrote.
+    pub unverified: BTreeMap<Id, IndexSegment>,
+}
+
 impl View {
     /// Reads all but the `known` index objects, and adds the blocks that snapshots need to `reach`.
     /// Snapshots in `forgotten` count as removed.
@@ -61,7 +74,7 @@ impl View {
         repository: &Repository,
         presence: Option<&Presence>,
         forgotten: &HashSet<Id>,
-        mut known: BTreeMap<Id, IndexSegment>,
+        mut known: IndexObjects,
         reach: &mut Reach,
     ) -> Result<Self> {
         let mut last = None;
@@ -78,10 +91,15 @@ impl View {
             }
             // Another client may have moved a missing block between our listings. A block counts as
             // missing if two reads in a row lack it and the listings are equal.
-            let kinds = [ObjectKind::Removal, ObjectKind::Index, ObjectKind::Pack];
+            let kinds = [
+                ObjectKind::Removal,
+                ObjectKind::Unverified,
+                ObjectKind::Index,
+                ObjectKind::Pack,
+            ];
             let state = kinds.map(|kind| repository.list(kind));
-            let [removals, index, packs] = state;
-            let state = Some((removals?, index?, packs?));
+            let [removals, unverified, index, packs] = state;
+            let state = Some((removals?, unverified?, index?, packs?));
             if state == last {
                 return result;
             }
@@ -93,7 +111,7 @@ impl View {
         repository: &Repository,
         presence: Option<&Presence>,
         forgotten: &HashSet<Id>,
-        known: BTreeMap<Id, IndexSegment>,
+        known: IndexObjects,
         reach: &mut Reach,
     ) -> Result<Self> {
         let Objects {
@@ -102,11 +120,14 @@ impl View {
             pending,
             pending_snapshots,
             mut snapshots,
-            segments,
+            index: objects,
             packs,
             clients,
         } = read_objects(repository, known)?;
-        snapshots.retain(|id, _| !forgotten.contains(id));
+        snapshots.retain(|id, snapshot| {
+            // What nobody with a key has made needs nothing.
+            !forgotten.contains(id) && !matches!(snapshot, Err(Error::Foreign(_)))
+        });
         let (clients, now) = match presence {
             Some(presence) => match presence.others_of(clients)? {
                 Some(others) => others,
@@ -119,18 +140,38 @@ impl View {
 
         let mut index = Index::as_of(removals.names(), removals.condemned());
         let mut whole_packs = BTreeMap::new();
-        for (pack, contents) in segments.values().flatten() {
+        let mut add = |index: &mut Index, pack: &Id, contents: &PackContents| -> Result<bool> {
             let len = contents.object_len();
             let is_whole = |listed: &Listed| repository.storage().is_listed_as(listed.len, len);
-            if packs.get(pack).is_some_and(is_whole) {
-                index.add(*pack, contents)?;
-                let raw = contents
-                    .segments
-                    .iter()
-                    .map(|segment| segment.raw_len() as u64);
-                whole_packs.insert(*pack, (contents.kind, raw.sum()));
+            if !packs.get(pack).is_some_and(is_whole) {
+                return Ok(false);
+            }
+            index.add(*pack, contents)?;
+            let raw = contents
+                .segments
+                .iter()
+                .map(|segment| segment.raw_len() as u64);
+            whole_packs.insert(*pack, (contents.kind.blocks(), raw.sum()));
+            Ok(true)
+        };
+        for (pack, contents) in objects.segments.values().flatten() {
+            add(&mut index, pack, contents)?;
+        }
+        let verified: HashSet<Id> = index
+            .packs()
+            .map(|pack| pack.map(|pack| pack.id))
+            .collect::<tabane_index::Result<_>>()?;
+        let mut unverified: BTreeMap<Id, Vec<PackContents>> = BTreeMap::new();
+        let mut unverified_index = Index::default();
+        for (pack, contents) in objects.unverified.values().flatten() {
+            if !verified.contains(pack) && add(&mut unverified_index, pack, contents)? {
+                let said = unverified.entry(*pack).or_default();
+                if !said.contains(contents) {
+                    said.push(contents.clone());
+                }
             }
         }
+        index.add_unverified(unverified_index)?;
         let index = Arc::new(index);
 
         // Pending snapshots of ended clients keep no blocks, but stay to warn of a snapshot that
@@ -200,7 +241,8 @@ impl View {
             unconfirmed,
             settled: settled.into_iter().collect(),
             snapshots: snapshot_count,
-            segments,
+            objects,
+            unverified,
             index,
             whole_packs,
             packs,
@@ -218,10 +260,9 @@ impl View {
             let age = self.now.duration_since(*written).unwrap_or_default();
             age >= grace && oldest.is_none_or(|oldest| *written < oldest)
         };
-        let due = self
-            .removals
-            .iter()
-            .filter(|(id, _)| self.removal_times.get(id).is_some_and(is_due));
+        let due = self.removals.iter().filter(|(id, removal)| {
+            !removal.is_waiting && self.removal_times.get(id).is_some_and(is_due)
+        });
         due.map(|(_, removal)| removal).collect()
     }
 
@@ -240,7 +281,9 @@ impl View {
 
     /// Packs that the index or a removal names and the storage lacks.
     pub fn absent(&self) -> HashSet<Id> {
-        let named = self.segments.values().flatten();
+        let objects = &self.objects;
+        let named = objects.segments.values().chain(objects.unverified.values());
+        let named = named.flatten();
         let mut absent = self.removals.condemned();
         absent.extend(named.map(|(pack, _)| *pack));
         absent.retain(|id| !self.packs.contains_key(id));
@@ -255,46 +298,68 @@ struct Objects {
     pending: Vec<Listed>,
     pending_snapshots: BTreeMap<Id, Result<Snapshot>>,
     snapshots: BTreeMap<Id, Result<Snapshot>>,
-    segments: BTreeMap<Id, IndexSegment>,
+    index: IndexObjects,
     packs: HashMap<Id, Listed>,
     clients: Vec<Seen>,
 }
 
 /// Lists and reads all objects but the `known` ones of the index, again if some of them are deleted
 /// meanwhile.
-fn read_objects(repository: &Repository, mut known: BTreeMap<Id, IndexSegment>) -> Result<Objects> {
+fn read_objects(repository: &Repository, mut known: IndexObjects) -> Result<Objects> {
+    let signs = repository.config().has_writers();
+    let unsigned = Mutex::new(known.unsigned);
     for _ in 0..READ_ATTEMPTS_MAX {
-        let [removals, pending, snapshots, segments, packs, clients] =
-            repository.list_in_order([
-                // model: removal/view/list-removals
-                ObjectKind::Removal,
-                // Before the snapshots: a pending snapshot that vanishes meanwhile has become a
-                // snapshot by then.
-                // model: removal/view/list-pending
-                ObjectKind::Pending,
-                // model: removal/view/list-snapshots
-                ObjectKind::Snapshot,
-                // model: removal/view/list-objects
-                ObjectKind::Index,
-                // model: removal/view/list-packs
-                ObjectKind::Pack,
-                // After the packs: a client announces itself before it puts a pack.
-                ObjectKind::Client,
-            ])?;
+        let [
+            removals,
+            pending,
+            snapshots,
+            unverified,
+            segments,
+            packs,
+            clients,
+        ] = repository.list_in_order([
+            // model: removal/view/list-removals
+            ObjectKind::Removal,
+            // Before the snapshots: a pending snapshot that vanishes meanwhile has become a
+            // snapshot by then.
+            // model: removal/view/list-pending
+            ObjectKind::Pending,
+            // model: removal/view/list-snapshots
+            ObjectKind::Snapshot,
+            // Before the others: what somebody verifies meanwhile is in these.
+            // model: removal/view/list-unverified
+            ObjectKind::Unverified,
+            // model: removal/view/list-objects
+            ObjectKind::Index,
+            // model: removal/view/list-packs
+            ObjectKind::Pack,
+            // After the packs: a client announces itself before it puts a pack.
+            ObjectKind::Client,
+        ])?;
         let is_far = repository.is_far();
         let read_snapshots = |kind, listed: &[Listed]| {
             let read = |id| repository.load_snapshot_from(kind, id);
             repository.read_each_listed(listed, read)
         };
         let read_removals = || {
-            let read = |id| repository.read_removal(id);
+            let read = |id| repository.read_removal_that_counts(id);
             repository.read_listed(&removals, &mut BTreeMap::new(), read)
         };
-        let read_segments = || {
-            let read = |id| repository.read_index_segment(id);
-            repository.read_listed(&segments, &mut known, read)
+        let read_unverified = || {
+            let read = |id| repository.read_unverified(id);
+            repository.read_listed(&unverified, &mut known.unverified, read)
         };
-        let (of_snapshots, of_packs) = both(
+        let read_segments = || {
+            let read = |id| {
+                let (packs, is_signed) = repository.read_index_and_format(id)?;
+                if signs && !is_signed {
+                    lock(&unsigned).insert(id);
+                }
+                Ok(packs)
+            };
+            repository.read_listed(&segments, &mut known.segments, read)
+        };
+        let (of_snapshots, (of_removals, of_packs)) = both(
             is_far,
             || {
                 both(
@@ -303,10 +368,20 @@ fn read_objects(repository: &Repository, mut known: BTreeMap<Id, IndexSegment>) 
                     || read_snapshots(ObjectKind::Snapshot, &snapshots),
                 )
             },
-            || both(is_far, read_removals, read_segments),
+            || {
+                both(is_far, read_removals, || {
+                    both(is_far, read_unverified, read_segments)
+                })
+            },
         );
-        let read = (of_snapshots.0?, of_snapshots.1?, of_packs.0?, of_packs.1?);
-        let (Some(pending_snapshots), Some(snapshots), Some(of_removals), Some(segments)) = read
+        let of_index = (of_packs.0?, of_packs.1?);
+        let read = (of_snapshots.0?, of_snapshots.1?, of_removals?, of_index);
+        let (
+            Some(pending_snapshots),
+            Some(snapshots),
+            Some(of_removals),
+            (Some(unverified), Some(segments)),
+        ) = read
         else {
             continue;
         };
@@ -317,7 +392,11 @@ fn read_objects(repository: &Repository, mut known: BTreeMap<Id, IndexSegment>) 
             pending,
             pending_snapshots,
             snapshots,
-            segments,
+            index: IndexObjects {
+                segments,
+                unsigned: unsigned.into_inner().expect("no panic under this lock"),
+                unverified,
+            },
             packs: packs.into_iter().map(|pack| (pack.id, pack)).collect(),
             clients: client::read_listed(repository, clients),
         });

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::exclusive::exclusive;
 use super::options::RepairOptions;
+use crate::access::examine::Examiner;
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
 use crate::format::pack::{self, PackContents};
@@ -49,6 +50,7 @@ impl Repository {
         let _presence = exclusive(self, dry_run)?;
         let mut report = IndexReport::default();
         remove_damaged_removals(self, dry_run)?;
+        let unverified = self.read_all(ObjectKind::Unverified, |id| self.read_unverified(id))?;
         let objects = self.read_each(ObjectKind::Index, |id| self.read_index_segment(id))?;
         let listed = self.list(ObjectKind::Pack)?;
         report.packs = listed.len() as u64;
@@ -96,13 +98,21 @@ impl Repository {
             doubtful.extend(wrong.into_iter().filter(valid));
         }
 
+        let said = unverified.into_values().flatten();
+        let is_there = |(pack, contents): &(Id, PackContents)| {
+            !all && lens
+                .get(pack)
+                .is_some_and(|&listed| is_whole(listed, contents))
+        };
+        named.extend(said.filter(is_there).map(|(pack, _)| pack));
+
         let unnamed: Vec<Id> = listed
             .into_iter()
             .map(|(id, _)| id)
             .filter(|id| !named.contains(id))
             .collect();
         for (number, &id) in unnamed.iter().enumerate() {
-            match pack::fetch_contents(self.storage(), self.master(), id) {
+            match self.contents_of(id) {
                 Ok(contents) => {
                     kept.push((id, contents));
                     report.added_packs += 1;
@@ -135,11 +145,29 @@ impl Repository {
     }
 }
 
+impl Repository {
+    /// What a pack says that it holds. Of a pack of a write-only key, which may say anything, every
+    /// block is compared with its digest.
+    fn contents_of(&self, id: Id) -> Result<PackContents> {
+        let contents = pack::fetch_contents(self.storage(), self.keys(), id)?;
+        if contents.kind.is_of_writer() {
+            let bytes = self.get_object(ObjectKind::Pack, id)?;
+            let name = Name::new(ObjectKind::Pack, id).to_string();
+            let mut wrong = None;
+            Examiner::default().examine(self, &bytes, &contents, &name, |error, _| {
+                wrong.get_or_insert(error);
+            })?;
+            wrong.map_or(Ok(()), Err)?;
+        }
+        Ok(contents)
+    }
+}
+
 /// Deletes unreadable removals: they condemn nothing, and a prune finds their packs unused again.
 fn remove_damaged_removals(repository: &Repository, dry_run: bool) -> Result<()> {
     let removals = repository.read_each(ObjectKind::Removal, |id| repository.read_removal(id))?;
     for (id, removal) in removals {
-        if let Err(error @ Error::Damaged { .. }) = removal {
+        if let Err(error @ (Error::Damaged { .. } | Error::Foreign(_))) = removal {
             repository.progress().note(&error.to_string());
             if !dry_run {
                 repository.delete_if_there(Name::new(ObjectKind::Removal, id))?;

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::exclusive::exclusive;
 use super::options::RepairOptions;
-use crate::access::removal::{self, Removal};
+use crate::access::removal;
 use crate::access::repository::Repository;
 use crate::access::writer::{Encoder, Writer, flush};
 use crate::error::{Error, Result};
@@ -16,8 +16,7 @@ use crate::format::pack::{self, BlockKind, PackContents, SegmentReader};
 use crate::operations::prune;
 use crate::operations::salvage::salvage;
 use tabane_index::Index;
-use tabane_storage::Id;
-use tabane_storage::{Name, ObjectKind};
+use tabane_storage::{Id, Name, ObjectKind};
 
 /// The result of [`Repository::repair_packs`], or of its dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -52,8 +51,10 @@ impl Repository {
         let _presence = exclusive(self, dry_run)?;
         let mut report = PacksReport::default();
         let mut named: HashMap<Id, PackContents> = HashMap::new();
+        let unverified = self.read_all(ObjectKind::Unverified, |id| self.read_unverified(id))?;
         let objects = self.read_index()?;
-        for (pack, contents) in objects.values().flatten() {
+        // What is verified counts more, so it comes last.
+        for (pack, contents) in unverified.values().chain(objects.values()).flatten() {
             named.insert(*pack, contents.clone());
         }
         let mut damaged: BTreeMap<Id, Vec<u8>> = BTreeMap::new();
@@ -108,9 +109,9 @@ impl Repository {
                 keep(*id, bytes)?;
             }
             let name = Name::new(ObjectKind::Pack, *id).to_string();
-            let own = pack::read_contents(self.master(), bytes, &name);
-            match named.get(id).cloned().or(own.ok()) {
-                Some(contents) => save.pack(&contents, bytes)?,
+            let own = pack::read_contents(self.keys(), bytes, &name);
+            match own.ok().or_else(|| named.get(id).cloned()) {
+                Some(contents) => save.pack(&name, &contents, bytes)?,
                 None => self
                     .progress()
                     .note(&format!("nothing says what {name} held")),
@@ -123,10 +124,7 @@ impl Repository {
             return Ok(report);
         }
         let packs: Vec<Id> = damaged.into_keys().collect();
-        let removal = Removal {
-            packs: packs.clone(),
-        };
-        removal::save(self, &removal)?;
+        removal::save(self, &packs)?;
         for &id in &packs {
             self.delete_if_there(Name::new(ObjectKind::Pack, id))?;
         }
@@ -145,7 +143,7 @@ fn salvage_with(
     let contents = match named.entry(id) {
         Slot::Occupied(named) => named.into_mut(),
         Slot::Vacant(unnamed) => {
-            match pack::fetch_contents(repository.storage(), repository.master(), id) {
+            match pack::fetch_contents(repository.storage(), repository.keys(), id) {
                 Ok(contents) => unnamed.insert(contents),
                 Err(Error::Damaged { .. }) => return Ok(Vec::new()),
                 Err(error) => return Err(error),
@@ -166,10 +164,21 @@ struct Save<'a> {
 }
 
 impl Save<'_> {
-    fn pack(&mut self, contents: &PackContents, bytes: &[u8]) -> Result<()> {
-        let master = self.repository.master();
-        let key = master.object_key(ObjectKind::Pack, &contents.salt);
-        let mut at = crate::format::crypto::HEADER_LEN;
+    fn pack(&mut self, name: &str, contents: &PackContents, bytes: &[u8]) -> Result<()> {
+        let key = if contents.kind.is_of_writer() {
+            // Without its beginning, nothing in it can be opened.
+            self.repository.keys().pack_key(bytes, name)
+        } else {
+            let master = self.repository.keys().need_master("repairing packs")?;
+            Ok(master.object_key(ObjectKind::Pack, &contents.salt))
+        };
+        let Ok(key) = key else {
+            return contents
+                .segments
+                .iter()
+                .try_for_each(|segment| self.lost(segment));
+        };
+        let mut at = contents.kind.head_len();
         for (number, segment) in contents.segments.iter().enumerate() {
             let end = (at + segment.stored_len as usize).min(bytes.len());
             let sealed = &bytes[at.min(end)..end];
@@ -195,7 +204,7 @@ impl Save<'_> {
                     self.report.safe_blocks += 1;
                 } else if self.repository.is_block(&id, &digest) {
                     self.report.saved_blocks += 1;
-                    match contents.kind {
+                    match contents.kind.blocks() {
                         BlockKind::Data => self.data.copy(id, block)?,
                         BlockKind::Tree => self.tree.copy(id, block)?,
                     }

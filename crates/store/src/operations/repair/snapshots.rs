@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::exclusive::exclusive;
 use super::options::RepairOptions;
 use crate::access::reader::BlockReader;
-use crate::access::repository::Repository;
+use crate::access::repository::{Repository, Trust};
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, Kind, Piece, Time};
 use crate::format::pack;
@@ -126,9 +126,11 @@ impl Repository {
             })
             .collect();
         if options.forget && !options.dry_run {
-            for &id in &report.unreadable {
-                self.remove_snapshot(id)?;
-            }
+            let failed = self.remove_snapshots(&report.unreadable)?;
+            failed
+                .into_iter()
+                .next()
+                .map_or(Ok(()), |(_, error)| Err(error))?;
         }
         Ok(report)
     }
@@ -143,7 +145,7 @@ fn load_index(repository: &Repository) -> Result<Index> {
     };
     let mut before = packs()?;
     loop {
-        let index = repository.load_index_and_lost()?.0;
+        let index = repository.load_index_and_lost(Trust::Any)?.0;
         let after = packs()?;
         if before.is_subset(&after) {
             return Ok(index);
@@ -166,7 +168,7 @@ fn unindexed_blocks(repository: &Repository, index: &Index) -> Result<HashSet<Id
     let mut blocks = HashSet::new();
     for pack in unindexed {
         // Packs with an unreadable footer are skipped.
-        let Ok(contents) = pack::fetch_contents(repository.storage(), repository.master(), pack)
+        let Ok(contents) = pack::fetch_contents(repository.storage(), repository.keys(), pack)
         else {
             continue;
         };

@@ -273,7 +273,7 @@ fn locate(run: &Run, file: &File, number: usize, wanted: &Wanted) -> Result<Vec<
         if wanted.skips(at) {
             continue;
         }
-        let found = run.index.find(&block)?;
+        let found = run.index.find_of_len(&block, len)?;
         let location = found.ok_or(Error::MissingBlock(block))?;
         if location.len != len {
             return Err(Error::damaged(
@@ -322,7 +322,7 @@ fn process(run: &Run, target: &OwnedFd, files: &[Arc<File>], worker: &mut Worker
             Ok(raw) => segments.push((raw, uses)),
             Err(error) => {
                 for place in uses {
-                    match read_elsewhere(run, reader, place.block) {
+                    match read_elsewhere(run, reader, &place) {
                         Some(raw) => segments.push((raw, vec![Use { offset: 0, ..place }])),
                         None => give_up(run, &files[place.file as usize], &error),
                     }
@@ -345,6 +345,18 @@ fn process(run: &Run, target: &OwnedFd, files: &[Arc<File>], worker: &mut Worker
     for ((block, _), digest) in blocks.iter().zip(&digests) {
         unique.insert(*block, run.repository.is_block(block, digest));
     }
+    // A pack that nobody has verified may hold something else, and another pack the block.
+    let mut mended: HashMap<Id, Vec<u8>> = HashMap::new();
+    for place in segments.iter().flat_map(|(_, uses)| uses) {
+        if unique[&place.block] || mended.contains_key(&place.block) {
+            continue;
+        }
+        if let Some(raw) = read_elsewhere(run, reader, place) {
+            let digest = run.repository.config().hash.digest(&raw);
+            unique.insert(place.block, run.repository.is_block(&place.block, &digest));
+            mended.insert(place.block, raw);
+        }
+    }
     for (raw, uses) in &segments {
         // A file's uses are neighbours: they were added file by file.
         for uses in uses.chunk_by(|a, b| a.file == b.file) {
@@ -359,7 +371,10 @@ fn process(run: &Run, target: &OwnedFd, files: &[Arc<File>], worker: &mut Worker
             }
             let parts: Vec<(u64, &[u8])> = uses
                 .iter()
-                .map(|place| (place.start, part(raw, place)))
+                .map(|place| match mended.get(&place.block) {
+                    Some(block) => (place.start, &block[..]),
+                    None => (place.start, part(raw, place)),
+                })
                 .collect();
             write(
                 run,
@@ -373,12 +388,13 @@ fn process(run: &Run, target: &OwnedFd, files: &[Arc<File>], worker: &mut Worker
     }
 }
 
-/// Reads a block from its other places, after its first one failed.
-fn read_elsewhere(run: &Run, reader: &mut BlockReader, block: Id) -> Option<Vec<u8>> {
-    let mut raw = Vec::new();
+/// Reads a block from its other places, after its first one failed; nothing if it has another
+/// length there.
+fn read_elsewhere(run: &Run, reader: &mut BlockReader, place: &Use) -> Option<Vec<u8>> {
+    let (mut raw, block) = (Vec::new(), place.block);
     let several = run.index.places(&block).ok()?.len() > 1;
     let read = several && reader.append_block(&run.index, block, &mut raw).is_ok();
-    read.then_some(raw)
+    (read && raw.len() == place.len as usize).then_some(raw)
 }
 
 fn part<'a>(raw: &'a [u8], place: &Use) -> &'a [u8] {

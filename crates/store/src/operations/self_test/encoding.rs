@@ -5,6 +5,8 @@ use crate::format::chunker::{Chunker, Chunking};
 use crate::format::compress::{Compression, Compressor};
 use crate::format::config::BLOCK_HASHES;
 use crate::format::crypto::{MasterKey, ObjectKey, TAG_LEN};
+use crate::format::key::Unwrapped;
+use crate::format::keyring::Keyring;
 use crate::format::pack::{BlockKind, PackWriter, SegmentReader, read_contents};
 use tabane_storage::Id;
 
@@ -63,14 +65,15 @@ fn packs() -> Result<(), String> {
     let master = MasterKey::random();
     let text = b"all work and no play makes a dull backup\n".repeat(10_000);
     let segments = [noise(200_000), text];
-    let mut writer = PackWriter::new(&master, BlockKind::Data, Vec::new());
+    let keys = Keyring::new(Unwrapped::Master(master.clone()), false);
+    let mut writer = PackWriter::new(&keys, BlockKind::Data, Vec::new());
     let mut compressor = Compressor::new(Compression::AUTO);
     for raw in &segments {
         let (codec, encoded) = compressor.encode(raw);
         writer.push(codec, encoded, vec![(Id::default(), raw.len() as u32)]);
     }
     let (bytes, contents) = writer.finish();
-    let read = read_contents(&master, &bytes, "a pack").map_err(|error| error.to_string())?;
+    let read = read_contents(&keys, &bytes, "a pack").map_err(|error| error.to_string())?;
     same("the footer", &read, &contents)?;
     let key = master.object_key(tabane_storage::ObjectKind::Pack, &contents.salt);
     let mut at = crate::format::crypto::HEADER_LEN;

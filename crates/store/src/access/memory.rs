@@ -1,0 +1,322 @@
+//! What this machine has seen of a repository, so that it notices when the repository comes back
+//! older or has lost a snapshot.
+//!
+//! ```text
+//! salt (32) · sealed: count, number, records, has_writers, at, snapshots
+//! ```
+//! A file for each repository and key, sealed with the key's own secret: nobody else can change
+//! what it says. Whoever removes it makes the machine see the repository for the first time.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use tabane_storage::{Id, Listed, ObjectKind, random};
+use zeroize::Zeroizing;
+
+use crate::access::forgotten::{self, RECORD_AGE_MIN};
+use crate::access::repository::Repository;
+use crate::error::{Error, Result};
+use crate::format::crypto::ObjectKey;
+
+const SALT_LEN: usize = 32;
+
+/// A directory in which a machine remembers what it has seen of repositories.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    root: PathBuf,
+}
+
+/// What was seen of a repository.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Seen {
+    /// How often this was written.
+    count: u64,
+    /// The highest number of a record of removed snapshots.
+    number: u64,
+    /// The records.
+    records: BTreeSet<Id>,
+    /// Whether there are write-only keys.
+    has_writers: bool,
+    /// When this was written, by this machine's clock.
+    at: Timestamp,
+    /// The snapshots.
+    snapshots: BTreeSet<Id>,
+}
+
+/// How a repository differs from what was seen before, though it should not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rollback {
+    /// Snapshots that were there, and that nobody has removed with a full key.
+    pub missing: Vec<Id>,
+    /// The highest number of a record of removed snapshots that was seen, and the highest one now.
+    pub numbers: Option<(u64, u64)>,
+    /// The config no longer says that there are write-only keys.
+    pub lost_writers: bool,
+    /// When the repository was last seen.
+    pub seen: Option<Timestamp>,
+}
+
+/// What is to be remembered.
+pub struct Recalled {
+    /// How the repository differs from what was seen before.
+    pub rollback: Rollback,
+    now: Seen,
+    path: PathBuf,
+}
+
+impl Rollback {
+    /// Whether the repository is as it should be.
+    pub fn is_none(&self) -> bool {
+        self.missing.is_empty() && self.numbers.is_none() && !self.lost_writers
+    }
+
+    /// What is wrong, a sentence each.
+    pub fn sentences(&self) -> Vec<String> {
+        let seen = match self.seen {
+            Some(seen) => format!("on {}", seen.strftime("%F")),
+            None => "before".to_owned(),
+        };
+        let missing = self.missing.iter().map(|id| {
+            format!("snapshot {id} was there {seen} and is gone, and nobody removed it with a key")
+        });
+        let older = self.numbers.map(|(was, is)| {
+            format!(
+                "the repository is older than {seen}: it had record {was} of removed snapshots, \
+                 and the latest is number {is} now"
+            )
+        });
+        let writers = self.lost_writers.then(|| {
+            format!(
+                "the config is older than {seen}: it no longer says that there are write-only keys"
+            )
+        });
+        missing.chain(older).chain(writers).collect()
+    }
+}
+
+impl fmt::Display for Rollback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentences().join("; "))
+    }
+}
+
+impl Memory {
+    /// What is remembered below the directory `root`, which is made when needed.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Where machines remember by default: `$XDG_STATE_HOME/tabane`, else `~/.local/state/tabane`;
+    /// nothing where the environment names no place.
+    pub fn default_root() -> Option<PathBuf> {
+        let folder = |name| std::env::var_os(name).map(PathBuf::from);
+        // Relative paths are to be passed over (XDG Base Directory Specification).
+        folder("XDG_STATE_HOME")
+            .filter(|root| root.is_absolute())
+            .or_else(|| Some(folder("HOME")?.join(".local/state")))
+            .filter(|root| root.is_absolute())
+            .map(|root| root.join("tabane"))
+    }
+
+    fn path(&self, repository: &Repository) -> PathBuf {
+        let id = repository.config().id;
+        self.root.join(match repository.writer() {
+            None => id.to_string(),
+            Some(writer) => format!("{id}-{writer}"),
+        })
+    }
+
+    fn read(&self, repository: &Repository) -> Option<Seen> {
+        let path = self.path(repository);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                if error.kind() != io::ErrorKind::NotFound {
+                    note(repository, &path, &error);
+                }
+                return None;
+            }
+        };
+        let seen = bytes
+            .split_first_chunk::<SALT_LEN>()
+            .and_then(|(salt, sealed)| {
+                let mut sealed = sealed.to_vec();
+                let opened = key(repository, salt).open(0, &mut sealed)?.to_vec();
+                postcard::from_bytes(&opened).ok()
+            });
+        if seen.is_none() {
+            note(repository, &path, &"it is damaged, or of another key");
+        }
+        seen
+    }
+
+    /// The highest number of a record that was seen; 0 if none was.
+    pub(crate) fn number(&self, repository: &Repository) -> u64 {
+        self.read(repository).map_or(0, |seen| seen.number)
+    }
+
+    /// Compares the repository with what was seen of it before.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub(crate) fn recall(&self, repository: &Repository) -> Result<Recalled> {
+        let before = self.read(repository);
+        let is_first = before.is_none();
+        let before = before.unwrap_or_default();
+        let list = |kind| repository.list_with_times(kind);
+        // A snapshot counts as seen when it is confirmed: it was listed, then no pending object
+        // that is older than it, and is still there.
+        let first = list(ObjectKind::Snapshot)?;
+        let pending = list(ObjectKind::Pending)?;
+        let listed = list(ObjectKind::Snapshot)?;
+        let oldest = pending.iter().map(|pending| pending.modified).min();
+        let there: BTreeSet<Id> = listed.iter().map(|listed| listed.id).collect();
+        let is_confirmed = |snapshot: &&Listed| {
+            let before = |oldest: SystemTime| snapshot.modified < oldest;
+            oldest.is_none_or(before) && there.contains(&snapshot.id)
+        };
+        let mut now = Seen {
+            count: before.count + 1,
+            number: before.number,
+            records: list(ObjectKind::Forgotten)?
+                .iter()
+                .map(|record| record.id)
+                .collect(),
+            has_writers: repository.config().has_writers() || before.has_writers,
+            at: Timestamp::now(),
+            snapshots: first
+                .iter()
+                .filter(is_confirmed)
+                .map(|one| one.id)
+                .collect(),
+        };
+        let mut rollback = Rollback {
+            lost_writers: before.has_writers && !repository.config().has_writers(),
+            seen: (!is_first).then_some(before.at),
+            ..Rollback::default()
+        };
+        let mut missing: BTreeSet<Id> = before.snapshots.difference(&there).copied().collect();
+        if !missing.is_empty() || now.records != before.records {
+            // Listed after the snapshots: a record is there before its snapshots are deleted.
+            let records = forgotten::read(repository)?;
+            now.records = records.keys().copied().collect();
+            let number = records
+                .values()
+                .map(|record| record.number)
+                .max()
+                .unwrap_or(0);
+            if number < before.number {
+                rollback.numbers = Some((before.number, number));
+            }
+            now.number = number.max(before.number);
+            for id in records.values().flat_map(|record| record.snapshots.keys()) {
+                missing.remove(id);
+            }
+        }
+        let age = SignedDuration::try_from(RECORD_AGE_MIN).expect("it is some hundred days");
+        if repository.format() == 1 || now.at.duration_since(before.at) > age {
+            // Nobody has kept records for so long.
+            missing.clear();
+        }
+        now.snapshots.extend(&missing);
+        rollback.missing = missing.into_iter().collect();
+        Ok(Recalled {
+            rollback,
+            now,
+            path: self.path(repository),
+        })
+    }
+}
+
+impl Recalled {
+    /// Remembers what was seen, and a snapshot that was made since. If that is impossible, a note
+    /// says so.
+    pub(crate) fn remember(mut self, repository: &Repository, made: Option<Id>) {
+        self.now.snapshots.extend(made);
+        if let Err(error) = self.write(repository) {
+            note(repository, &self.path, &error);
+        }
+    }
+
+    fn write(&self, repository: &Repository) -> io::Result<()> {
+        let folder = self.path.parent().expect("it is below the root");
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
+        let salt: [u8; SALT_LEN] = random();
+        let mut bytes = salt.to_vec();
+        bytes.extend(postcard::to_stdvec(&self.now).expect("it is plain data"));
+        key(repository, &salt).seal(0, &mut bytes, SALT_LEN);
+        let temporary = folder.join(format!("tmp-{}", hex::encode(random::<16>())));
+        let write = || {
+            let mut options = OpenOptions::new();
+            let options = options.write(true).create_new(true).mode(0o600);
+            let mut file = options.open(&temporary)?;
+            file.write_all(&bytes)?;
+            file.sync_all()?;
+            fs::rename(&temporary, &self.path)
+        };
+        write().inspect_err(|_| {
+            let _ = fs::remove_file(&temporary);
+        })
+    }
+}
+
+fn key(repository: &Repository, salt: &[u8]) -> ObjectKey {
+    let mut key = Zeroizing::new([0; 32]);
+    let keys = repository.keys();
+    keys.derive_local(salt, b"tabane/2 memory", &mut *key);
+    ObjectKey::new(&key)
+}
+
+fn note(repository: &Repository, path: &Path, why: &dyn fmt::Display) {
+    repository.progress().note(&format!(
+        "what this machine has seen of the repository cannot be compared or remembered: {}: {why}",
+        path.display()
+    ));
+}
+
+impl Repository {
+    /// A handle that remembers what it sees, and compares.
+    pub fn with_memory(mut self, memory: Memory) -> Self {
+        self.set_memory(memory);
+        self
+    }
+
+    /// How the repository differs from what this machine has seen before; nothing if it remembers
+    /// nothing.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub fn compare_with_memory(&self) -> Result<Option<Rollback>> {
+        Ok(self.recall()?.map(|recalled| recalled.rollback))
+    }
+
+    /// Records that these snapshots, which are gone, were removed on purpose: clients that have
+    /// seen them no longer report them, nor that the repository is older than they remember.
+    ///
+    /// # Errors
+    /// [`Error::WriteOnly`], [`Error::SnapshotThere`]; when the storage fails.
+    pub fn give_up_snapshots(&self, snapshots: &[Id]) -> Result<()> {
+        self.keys().need_master("giving up snapshots")?;
+        for &id in snapshots {
+            if self.has(tabane_storage::Name::new(ObjectKind::Snapshot, id))? {
+                return Err(Error::SnapshotThere(id));
+            }
+        }
+        forgotten::record_next(self, snapshots)?;
+        if let Some(mut recalled) = self.recall()? {
+            recalled.now.has_writers = self.config().has_writers();
+            recalled.remember(self, None);
+        }
+        Ok(())
+    }
+}
