@@ -128,8 +128,8 @@ impl Memory {
     fn path(&self, repository: &Repository) -> PathBuf {
         let id = repository.config().id;
         self.root.join(match repository.writer() {
-            None => id.to_string(),
-            Some(writer) => format!("{id}-{writer}"),
+            None => format!("seen-{id}"),
+            Some(writer) => format!("seen-{id}-{writer}"),
         })
     }
 
