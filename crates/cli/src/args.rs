@@ -301,7 +301,8 @@ pub struct Network {
     /// Be known to the server by the certificate and key in this file (PEM)
     #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     pub tls_client_cert: Option<PathBuf>,
-    /// Do not check the server's certificate: whoever is in between can read and change requests
+    /// Do not check the certificate of an object store: whoever is in between can read and change
+    /// requests
     #[arg(long, global = true, hide_short_help = true)]
     pub insecure_tls: bool,
     /// Store packs with contents of files in this storage class of the object store

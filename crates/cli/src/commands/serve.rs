@@ -31,8 +31,8 @@ of authorized_keys restricts a key, whatever its client asks for:
 
 Examples:
   tabane serve setup /etc/tabane-serve --host nas.local
-  tabane serve add /etc/tabane laptop --role append --quota 500G
-  tabane serve --settings /etc/tabane --dir /srv/backups")]
+  tabane serve add /etc/tabane-serve laptop --role append --quota 500G
+  tabane serve --settings /etc/tabane-serve --dir /srv/backups")]
 pub struct Serve {
     #[command(subcommand)]
     action: Option<Action>,
@@ -102,8 +102,8 @@ TABANE_SERVER_CERTIFICATE names. To take a client's rights away, remove its entr
 clients.toml.
 
 Examples:
-  tabane serve add /etc/tabane laptop --role append --quota 500G
-  tabane serve add /etc/tabane keeper --role admin --repository laptop --repository desktop")]
+  tabane serve add /etc/tabane-serve laptop --role append --quota 500G
+  tabane serve add /etc/tabane-serve keeper --role admin --repository laptop --repository desktop")]
     Add {
         /// The folder of the settings
         settings: PathBuf,
