@@ -501,7 +501,7 @@ fn report(
         object.append(&mut into_object(json!({
             "dry_run": dry_run,
             "unchanged": made.unchanged,
-            "rollback": made.rollback.sentences(),
+            "rollback": made.rollback.to_string(),
             "parent": made.snapshot.parent.map(|id| id.to_string()),
             "files_new": summary.files_new,
             "files_changed": summary.files_changed,

@@ -423,14 +423,14 @@ fn clients_have_roles_and_can_be_withdrawn() {
     };
     client("laptop", "append");
     client("tablet", "read");
-    tabane(&bed, ["cluster", "client", "x", "--role", "root"]).fails(2, "read, append and admin");
+    tabane(&bed, ["cluster", "client", "x", "--role", "root"]).fails(2, "read, append or admin");
     let again = ["cluster", "client", "laptop", "--role", "read"];
     tabane(&bed, again).fails(1, "`tabane cluster renew laptop`");
     let source = bed.source().display().to_string();
     let laptop = |args: &[&str]| tabane_as(&bed, "cluster-client-laptop.json", args);
     let tablet = |args: &[&str]| tabane_as(&bed, "cluster-client-tablet.json", args);
     laptop(&["backup", &source]).succeeds();
-    laptop(&["forget", "latest"]).fails(3, "client laptop may not do this: its role is append");
+    laptop(&["forget", "latest"]).fails(1, "client laptop may not do this: its role is append");
     let target = bed.path("from-tablet").display().to_string();
     let restored = tablet(&["restore", "latest", "--target", &target]).succeeds();
     assert_eq!(restored.stderr, "", "a reader's restore warns of nothing");
