@@ -5,8 +5,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rustix::process::{Pid, Signal, kill_process};
@@ -27,6 +28,9 @@ const FIRST_LINES: usize = 1000;
 
 /// Bytes of a line.
 const LINE_LEN_MAX: u64 = 64 << 10;
+
+/// How long what a command has said is read after its end.
+const LAST_WORDS_MAX: Duration = Duration::from_secs(5);
 
 /// A line of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -247,19 +251,25 @@ impl Job {
     }
 
     /// Hears the command to its end.
-    fn watch(&self, mut child: Child) {
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                if let Some(stderr) = stderr {
-                    each_line(stderr, |line| self.hear(line, true));
-                }
+    fn watch(self: &Arc<Self>, mut child: Child) {
+        let (done, heard) = mpsc::channel::<()>();
+        if let Some(stdout) = child.stdout.take() {
+            let (job, done) = (Arc::clone(self), done.clone());
+            thread::spawn(move || {
+                each_line(stdout, |line| job.hear(line, false));
+                drop(done);
             });
-            if let Some(stdout) = stdout {
-                each_line(stdout, |line| self.hear(line, false));
-            }
-        });
+        }
+        if let Some(stderr) = child.stderr.take() {
+            let job = Arc::clone(self);
+            thread::spawn(move || {
+                each_line(stderr, |line| job.hear(line, true));
+                drop(done);
+            });
+        }
         let status = child.wait();
+        // A hook that outlives a killed command keeps the pipes open.
+        let _ = heard.recv_timeout(LAST_WORDS_MAX);
         let is_cancelled = {
             let mut process = lock(&self.process);
             process.0 = None;
