@@ -127,7 +127,7 @@ struct Keep {
     #[arg(short = 'y', long, value_name = "N", value_parser = parse::<Count>)]
     #[arg(allow_hyphen_values = true)]
     keep_yearly: Option<Count>,
-    /// Keep all snapshots that are younger than this, counted from the latest one
+    /// Keep all snapshots younger than this, counted from the latest
     #[arg(long, value_name = "AGE", value_parser = parse::<Age>)]
     keep_within: Option<Age>,
     /// Keep the latest snapshot of each minute that is younger than AGE, and the oldest
