@@ -328,8 +328,12 @@ impl Repository {
         Err(StorageError::new(StorageErrorKind::Unauthorized, text))
     }
 
-    /// Remembers that a session has put an object.
+    /// Remembers that a session has put an object, which no earlier one can take back then.
     pub fn remember(&self, who: &Who, name: Name) {
+        let mut sessions = lock(&self.sessions);
+        for session in sessions.values_mut() {
+            session.objects.remove(&name);
+        }
         let is_taken_back = matches!(
             role::needed(Operation::Delete(name)),
             (_, Some((_, Unless::Own)))
@@ -338,7 +342,6 @@ impl Repository {
             return;
         };
         let now = Instant::now();
-        let mut sessions = lock(&self.sessions);
         let key = (who.name.clone(), session);
         if !sessions.contains_key(&key) {
             let of_client = sessions.iter().filter(|((name, _), _)| *name == who.name);

@@ -167,7 +167,10 @@ impl Model {
                 if !self.may_delete(step, name) {
                     return 403;
                 }
-                self.owners.remove(&name);
+                // Whoever put it may ask again when somebody else has deleted it.
+                if self.owners.get(&name) == Some(&(step.role, step.session)) {
+                    self.owners.remove(&name);
+                }
                 match self.objects.remove(&name) {
                     Some(_) => 204,
                     None => 404,
