@@ -481,8 +481,10 @@ fn what_is_gone_is_found_without_what_stays() {
         let mut finder = Finder::new(Browser::new(&place.repository).unwrap(), query);
         let mut found = Vec::new();
         let mut hear = |path: &Path, _: &Entry| {
-            let path = path.strip_prefix(&place.source).unwrap();
-            found.push(path.display().to_string());
+            // The random name of a folder above may match, too.
+            if let Ok(path) = path.strip_prefix(&place.source) {
+                found.push(path.display().to_string());
+            }
             ControlFlow::Continue(())
         };
         let unreadable = if gone {
