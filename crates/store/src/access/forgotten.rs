@@ -6,17 +6,17 @@
 //! for good.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
 use crate::format::forgotten::Forgotten;
+use crate::format::keyring::if_genuine;
 use tabane_storage::{Id, Name, ObjectKind};
 
 /// How long a record is kept at least: a client that has not been there for longer cannot judge.
-pub const RECORD_AGE_MIN: Duration = Duration::from_secs(400 * 24 * 3600);
+pub const RECORD_AGE_MIN: SignedDuration = SignedDuration::from_hours(400 * 24);
 
 /// The most records that are left as they are.
 const RECORDS_MAX: usize = 32;
@@ -27,11 +27,11 @@ const RECORDS_MAX: usize = 32;
 /// When the storage fails or one is damaged.
 pub fn read(repository: &Repository) -> Result<BTreeMap<Id, Forgotten>> {
     let kind = ObjectKind::Forgotten;
-    let read = repository.read_all(kind, |id| match repository.get_sealed(kind, id) {
-        Err(Error::Foreign(_) | Error::WriteOnly(_)) => Ok(Forgotten::default()),
-        payload => serde_json::from_slice(&payload?)
-            .map_err(|error| Error::damaged(Name::new(kind, id), error)),
-    })?;
+    let read = |id| {
+        let payload = repository.get_sealed(kind, id)?;
+        serde_json::from_slice(&payload).map_err(|error| Error::damaged(Name::new(kind, id), error))
+    };
+    let read = repository.read_all(kind, |id| if_genuine(read(id)))?;
     repository
         .nearby()
         .retain_objects(kind, |id| read.contains_key(id));
@@ -82,8 +82,7 @@ pub fn merge(repository: &Repository) -> Result<()> {
         return Ok(());
     }
     let there = read(repository)?;
-    let age = SignedDuration::try_from(RECORD_AGE_MIN).expect("it is some hundred days");
-    let oldest = Timestamp::now() - age;
+    let oldest = Timestamp::now() - RECORD_AGE_MIN;
     let mut merged = Forgotten::default();
     for record in there.values() {
         merged.number = merged.number.max(record.number);

@@ -249,18 +249,8 @@ mod tests {
         Snapshot {
             time: time.parse().expect("a time"),
             hostname: hostname.to_owned(),
-            username: String::new(),
-            paths: Vec::new(),
             tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
-            description: None,
-            retention: None,
-            parent: None,
-            original: None,
-            writer: None,
-            root: Vec::new(),
-            owners: None,
-            program_version: String::new(),
-            summary: Default::default(),
+            ..Snapshot::default()
         }
     }
 

@@ -9,18 +9,18 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tabane_storage::{Id, Listed, ObjectKind, random};
 use zeroize::Zeroizing;
 
 use crate::access::forgotten::{self, RECORD_AGE_MIN};
+use crate::access::private_file;
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
 use crate::format::crypto::ObjectKey;
@@ -220,8 +220,7 @@ impl Memory {
                 missing.remove(id);
             }
         }
-        let age = SignedDuration::try_from(RECORD_AGE_MIN).expect("it is some hundred days");
-        if repository.format() == 1 || now.at.duration_since(before.at) > age {
+        if repository.format() == 1 || now.at.duration_since(before.at) > RECORD_AGE_MIN {
             // Nobody has kept records for so long.
             missing.clear();
         }
@@ -246,27 +245,11 @@ impl Recalled {
     }
 
     fn write(&self, repository: &Repository) -> io::Result<()> {
-        let folder = self.path.parent().expect("it is below the root");
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)?;
         let salt: [u8; SALT_LEN] = random();
         let mut bytes = salt.to_vec();
         bytes.extend(postcard::to_stdvec(&self.now).expect("it is plain data"));
         key(repository, &salt).seal(0, &mut bytes, SALT_LEN);
-        let temporary = folder.join(format!("tmp-{}", hex::encode(random::<16>())));
-        let write = || {
-            let mut options = OpenOptions::new();
-            let options = options.write(true).create_new(true).mode(0o600);
-            let mut file = options.open(&temporary)?;
-            file.write_all(&bytes)?;
-            file.sync_all()?;
-            fs::rename(&temporary, &self.path)
-        };
-        write().inspect_err(|_| {
-            let _ = fs::remove_file(&temporary);
-        })
+        private_file::write(&self.path, &bytes, true)
     }
 }
 

@@ -16,6 +16,7 @@ pub mod lister;
 pub mod location;
 pub mod memory;
 pub(crate) mod nearby;
+pub(crate) mod private_file;
 pub mod reach;
 pub mod reader;
 pub mod removal;

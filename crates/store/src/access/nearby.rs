@@ -7,17 +7,16 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, SystemTime};
 
 use tabane_storage::sync::lock;
-use tabane_storage::{Id, Name, ObjectKind, random};
+use tabane_storage::{Id, Name, ObjectKind};
 
+use crate::access::private_file;
 use crate::error::Result;
 use crate::format::crypto::HEADER_LEN;
 use crate::format::pack::PackContents;
@@ -37,9 +36,6 @@ const WINDOW_AGE_MAX: Duration = Duration::from_secs(60 * 24 * 3600);
 
 /// A window's time of use is noted when the one on the disk is this old.
 const USE_NOTED_AFTER: Duration = Duration::from_secs(24 * 3600);
-
-/// Prefix of the names of files that are being written.
-const TEMPORARY: &str = "tmp-";
 
 /// What is kept of one repository.
 #[derive(Default)]
@@ -255,30 +251,8 @@ impl Nearby {
 
     /// Writes a file, whole or not at all. Where that fails, nothing is kept.
     fn write(&self, path: Option<PathBuf>, bytes: &[u8]) {
-        let Some(path) = path else { return };
-        let folder = path.parent().expect("a file is in a folder");
-        let temporary = folder.join(format!("{TEMPORARY}{}", hex::encode(random::<16>())));
-        let create = || {
-            let mut options = OpenOptions::new();
-            options
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&temporary)
-        };
-        let file = create().or_else(|_| {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(folder)?;
-            create()
-        });
-        let written = file.and_then(|mut file| file.write_all(bytes));
-        if written
-            .and_then(|()| fs::rename(&temporary, &path))
-            .is_err()
-        {
-            let _ = fs::remove_file(&temporary);
+        if let Some(path) = path {
+            let _ = private_file::write(&path, bytes, false);
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::format::crypto::{
     FORMAT, HEADER_LEN, MasterKey, OBJECT_FORMAT, ObjectKey, format_of, parse_header,
 };
 use crate::format::key::{self, KdfCost, Password, Unwrapped};
-use crate::format::keyring::{Keyring, Unsealed};
+use crate::format::keyring::{Keyring, Unsealed, if_genuine};
 use crate::format::removal::{Removal, Removals};
 use crate::format::writer_key::WriterId;
 use tabane_index::{Cache, Index, IndexSegment, PackContents, PackEntry};
@@ -724,10 +724,7 @@ impl Repository {
 
     /// As [`Repository::read_removal`]; one that a full key did not make removes nothing.
     pub(crate) fn read_removal_that_counts(&self, id: Id) -> Result<Removal> {
-        match self.read_removal(id) {
-            Err(Error::Foreign(_) | Error::WriteOnly(_)) => Ok(Removal::default()),
-            removal => removal,
-        }
+        if_genuine(self.read_removal(id))
     }
 
     /// Reads a removal.
@@ -805,9 +802,10 @@ impl Repository {
         &self,
         kinds: [ObjectKind; N],
     ) -> Result<[Vec<Listed>; N]> {
+        let is_empty = |kind| kind == ObjectKind::Unverified && !self.config().has_writers();
         if !self.is_far() {
             return try_map(kinds, |kind| match kind {
-                ObjectKind::Unverified if !self.config().has_writers() => Ok(Vec::new()),
+                _ if is_empty(kind) => Ok(Vec::new()),
                 ObjectKind::Removal => removal::list(self),
                 ObjectKind::Pack => self.list_with_times(kind),
                 _ => self.list_steadily(kind),
@@ -818,7 +816,7 @@ impl Repository {
             let (firsts, is_steady) = std::thread::scope(|scope| {
                 let mut seconds = Vec::new();
                 let firsts = try_map(kinds, |kind| {
-                    if kind == ObjectKind::Unverified && !self.config().has_writers() {
+                    if is_empty(kind) {
                         return Ok(Vec::new());
                     }
                     let first = self.list_with_times(kind)?;
@@ -953,10 +951,7 @@ impl Repository {
 
     /// Reads an object of the index; one that a full key did not make names no packs.
     pub(crate) fn read_if_signed(&self, id: Id) -> Result<IndexSegment> {
-        match self.read_index_segment(id) {
-            Err(Error::Foreign(_) | Error::WriteOnly(_)) => Ok(IndexSegment::new()),
-            packs => packs,
-        }
+        if_genuine(self.read_index_segment(id))
     }
 
     /// Writes an object of the index, with a write-only key an unverified one; returns its name.

@@ -13,7 +13,7 @@ use crate::format::owners::Owners;
 use crate::format::writer_key::WriterId;
 
 /// The contents of a snapshot's object, sealed JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// When the backup began. Prints as RFC 3339, in UTC.
     pub time: Timestamp,

@@ -415,15 +415,7 @@ mod tests {
             username: "user".to_owned(),
             paths: vec!["/home".to_owned()],
             tags: tags.iter().map(|&tag| tag.to_owned()).collect(),
-            description: None,
-            retention: None,
-            parent: None,
-            original: None,
-            writer: None,
-            root: Vec::new(),
-            owners: None,
-            program_version: String::new(),
-            summary: Default::default(),
+            ..Snapshot::default()
         };
         (id, snapshot)
     }

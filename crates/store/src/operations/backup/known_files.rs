@@ -9,9 +9,9 @@
 //! links are kept: whoever steals the key and this file learns no name of what was deleted since.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use tabane_storage::{Id, random};
 use zeroize::Zeroizing;
 
+use crate::access::private_file::{self, TEMPORARY};
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
 use crate::format::crypto::{ObjectKey, TAG_LEN};
@@ -32,9 +33,6 @@ const SALT_LEN: usize = 32;
 
 /// Length of the length at the end, in bytes.
 const TRAILER_LEN: u64 = 8;
-
-/// Prefix of the name of a file that is being written.
-const TEMPORARY: &str = "tmp-";
 
 /// Age from which a temporary file counts as left behind by a dead process.
 const TEMPORARY_AGE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -256,10 +254,8 @@ impl KnownFilesWriter {
         let folder = path.parent().expect("it is below the cache");
         fs::create_dir_all(folder)?;
         remove_leftovers(folder);
-        let temporary = folder.join(format!("{TEMPORARY}{}", hex::encode(random::<16>())));
-        let mut options = OpenOptions::new();
-        let file = options.write(true).create_new(true).mode(0o600);
-        let mut file = BufWriter::with_capacity(256 << 10, file.open(&temporary)?);
+        let (file, temporary) = private_file::create_beside(&path)?;
+        let mut file = BufWriter::with_capacity(256 << 10, file);
         let salt: [u8; SALT_LEN] = random();
         file.write_all(&salt)?;
         Ok(Self {
