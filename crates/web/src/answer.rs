@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use tabane_storage::StorageErrorKind;
 use tabane_store::Error;
 
-use crate::look;
+use crate::look::{self, Nav, Tab};
 
 /// What a browser may do with answers: load styles, scripts and pictures of this server alone, and
 /// nothing that stands in a page.
@@ -136,6 +136,12 @@ pub fn page(status: StatusCode, markup: Markup) -> Response {
         (header::CACHE_CONTROL, "no-store"),
     ];
     (status, headers, markup.into_string()).into_response()
+}
+
+/// An answer with a page about a repository.
+pub fn of_repository(place: &str, tab: Tab, title: &str, body: Markup) -> Response {
+    let nav = Nav { place, tab };
+    page(StatusCode::OK, look::frame(title, Some(nav), body))
 }
 
 /// Sends the browser to another address of this server.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use tabane_store::Password;
+use tabane_store::{Memory, Password};
 use tabane_striped::cluster;
 use tabane_web::{Backup, Options, Place, Secret, Server, Set, Tls};
 
@@ -296,10 +296,7 @@ fn no_password(global: &Global) -> String {
 
 /// Where what became of jobs is kept.
 fn history() -> Option<PathBuf> {
-    let folder = |name| std::env::var_os(name).map(PathBuf::from);
-    let state = folder("XDG_STATE_HOME").filter(|folder| folder.is_absolute());
-    let state = state.or_else(|| Some(folder("HOME")?.join(".local/state")));
-    Some(state?.join("tabane/web"))
+    Some(Memory::default_root()?.join("web"))
 }
 
 /// Whether a person sits in front of a desktop here.

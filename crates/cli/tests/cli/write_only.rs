@@ -81,6 +81,14 @@ fn a_backup_comes_back_with_the_other_key_alone() {
     bed.run(["check", "--read-data"]).succeeds();
 }
 
+/// The write-only key, as it is listed.
+fn listed_key(bed: &Bed) -> serde_json::Value {
+    let keys = bed.run(["key", "list", "--json"]).succeeds().last_json();
+    let mut keys = keys.as_array().expect("a list").iter();
+    let key = keys.find(|key| key["write_only"] == true);
+    key.expect("the key").clone()
+}
+
 #[test]
 fn all_commands_for_keys_take_such_keys() {
     let bed = with_key();
@@ -88,12 +96,7 @@ fn all_commands_for_keys_take_such_keys() {
     bed.run(["backup", &source]).succeeds();
     let listed = bed.run(["key", "list"]).succeeds();
     listed.says("everything").says("nothing; it writes as ");
-    let json = bed.run(["key", "list", "--json"]).succeeds().last_json();
-    let keys = json.as_array().unwrap();
-    let key = keys
-        .iter()
-        .find(|key| key["write_only"] == true)
-        .expect("the key");
+    let key = listed_key(&bed);
     let id = key["short_id"].as_str().unwrap().to_owned();
     bed.run(["check"])
         .succeeds()
@@ -115,12 +118,11 @@ fn all_commands_for_keys_take_such_keys() {
         tabane(&bed, &["key", "import", &path])
             .succeeds()
             .says("nothing to do");
-        let key = bed.repository().join("keys").join(
-            keys.iter().find(|key| key["short_id"] == id[..]).unwrap()["id"]
-                .as_str()
-                .unwrap(),
-        );
-        fs::remove_file(key).expect("it is there");
+        let file = bed
+            .repository()
+            .join("keys")
+            .join(key["id"].as_str().unwrap());
+        fs::remove_file(file).expect("it is there");
         fs::remove_dir_all(bed.repository().join("copies")).expect("they are there");
         tabane(&bed, &["snapshots"]).fails(12, "");
         tabane(&bed, &["key", "import", &path]).succeeds();
@@ -136,12 +138,7 @@ fn all_commands_for_keys_take_such_keys() {
     tabane(&bed, &["backup", &newer]).fails(12, "");
     let mut backup = command(&bed, &["backup", &newer]);
     run(backup.env("TABANE_PASSWORD", "newer")).succeeds();
-    let json = bed.run(["key", "list", "--json"]).succeeds().last_json();
-    let keys = json.as_array().unwrap();
-    let key = keys
-        .iter()
-        .find(|key| key["write_only"] == true)
-        .expect("the key");
+    let key = listed_key(&bed);
     bed.run(["key", "remove", key["id"].as_str().unwrap()])
         .succeeds();
     run(&mut backup).fails(12, "");

@@ -1,13 +1,13 @@
 //! What became of jobs, in files: one a job, for a person and for the next server.
 
 use std::fs;
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use tabane_storage::{Result, write_whole};
 
 use super::job::{Ended, Job, Said};
 use super::{Kind, Line};
@@ -96,17 +96,13 @@ impl History {
             left_out_lines,
         };
         let json = serde_json::to_vec_pretty(&kept).unwrap_or_default();
-        let write = || -> io::Result<()> {
+        let write = || -> Result<()> {
             let directory = path.parent().unwrap_or(&path);
             fs::DirBuilder::new()
                 .recursive(true)
                 .mode(0o700)
                 .create(directory)?;
-            let new = path.with_extension("new");
-            let mut options = fs::OpenOptions::new();
-            let options = options.write(true).create(true).truncate(true).mode(0o600);
-            io::Write::write_all(&mut options.open(&new)?, &json)?;
-            fs::rename(new, &path)
+            write_whole(&path, &json, 0o600, true)
         };
         let _ = write();
     }

@@ -3,9 +3,8 @@
 use std::cmp::Ordering;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use axum::http::StatusCode;
 use axum::response::Response;
 use maud::{Markup, html};
 use tabane_store::Id;
@@ -17,7 +16,7 @@ use crate::asked::{Asked, Found, address};
 use crate::content::preview::{Preview, preview};
 use crate::encoding::{self, Fields, query};
 use crate::look::frame::place_address;
-use crate::look::{self, Nav, Tab, icons};
+use crate::look::{self, Tab, icons};
 
 /// Entries on one page.
 const ROWS_MAX: usize = 1000;
@@ -45,7 +44,11 @@ pub async fn get(asked: Asked) -> Result<Response, Failure> {
     };
     let (found, inside) = asked.shown.ask(look_up).await?;
     let body = html! {
-        (crumbs(&name, found.id, &path))
+        (look::crumbs(
+            &path,
+            |step| address(&name, found.id, "files", step),
+            |last| html! { h1 { bdi { (last) } } },
+        ))
         (of_snapshot(&name, &found, &path))
         @match inside {
             Inside::Entries(entries) => (directory(&name, &found, &path, entries, &asked.fields)),
@@ -53,39 +56,8 @@ pub async fn get(asked: Asked) -> Result<Response, Failure> {
             Inside::Nothing => (facts(&found.entry, &found.snapshot)),
         }
     };
-    let nav = Nav {
-        place: &name,
-        tab: Tab::Snapshots,
-    };
     let title = look::path_text(&path);
-    Ok(answer::page(
-        StatusCode::OK,
-        look::frame(&title, Some(nav), body),
-    ))
-}
-
-/// The way from the root to a path.
-fn crumbs(place: &str, id: Id, path: &Path) -> Markup {
-    let mut above = PathBuf::from("/");
-    let mut steps = vec![("Files".to_owned(), above.clone())];
-    for name in path.iter().skip(1) {
-        above.push(name);
-        steps.push((tabane_text::escape(name.as_bytes()), above.clone()));
-    }
-    let last = steps.len() - 1;
-    html! {
-        nav aria-label="Path" { ol class="crumbs" {
-            @for (number, (name, path)) in steps.iter().enumerate() {
-                li {
-                    @if number == last {
-                        h1 { bdi { (name) } }
-                    } @else {
-                        a href=(address(place, id, "files", path)) { bdi { (name) } }
-                    }
-                }
-            }
-        } }
-    }
+    Ok(answer::of_repository(&name, Tab::Snapshots, &title, body))
 }
 
 /// Which snapshot this is, the ones beside it, and what can be done with the path.
@@ -437,7 +409,7 @@ mod tests {
     use super::*;
 
     fn entry(name: &str, size: Option<u64>, s: i64) -> Entry {
-        let mut entry = tabane_store::browse::root(&snapshot());
+        let mut entry = tabane_store::browse::root(&Snapshot::default());
         entry.name = name.as_bytes().to_vec();
         entry.mtime.s = s;
         if let Some(size) = size {
@@ -447,25 +419,6 @@ mod tests {
             };
         }
         entry
-    }
-
-    fn snapshot() -> Snapshot {
-        Snapshot {
-            time: Default::default(),
-            hostname: String::new(),
-            username: String::new(),
-            paths: Vec::new(),
-            tags: Vec::new(),
-            description: None,
-            retention: None,
-            parent: None,
-            original: None,
-            writer: None,
-            root: Vec::new(),
-            owners: None,
-            program_version: String::new(),
-            summary: Default::default(),
-        }
     }
 
     #[test]

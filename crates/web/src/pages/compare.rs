@@ -1,11 +1,10 @@
 //! Two snapshots side by side, directory by directory, and the differences of a file.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::http::StatusCode;
 use axum::response::Response;
 use maud::{Markup, html};
 use similar::{ChangeTag, TextDiff};
@@ -22,7 +21,7 @@ use crate::asked::{Asked, address, find_snapshot};
 use crate::content::preview::shown;
 use crate::encoding::query;
 use crate::look::frame::place_address;
-use crate::look::{self, Nav, Tab, icons};
+use crate::look::{self, Tab, icons};
 use crate::pages::versions::change_word;
 use crate::places::Opened;
 
@@ -85,7 +84,11 @@ pub async fn get(asked: Asked) -> Result<Response, Failure> {
         h1 { "Compare" }
         (choice(&name, &listed, compared.as_ref().map(|(a, b, _)| (a.0, b.0)), &path))
         @if let Some((one, other, outcome)) = &compared {
-            (crumbs(&name, one.0, other.0, &path))
+            (look::crumbs(
+                &path,
+                |step| compare_address(&name, one.0, other.0, step),
+                |last| html! { h2 { bdi { (last) } } },
+            ))
             @match outcome {
                 Outcome::Nothing => p class="lead" { "Neither of them has this path." },
                 Outcome::Directories(pairs, summary) => {
@@ -97,14 +100,7 @@ pub async fn get(asked: Asked) -> Result<Response, Failure> {
             }
         }
     };
-    let nav = Nav {
-        place: &name,
-        tab: Tab::Compare,
-    };
-    Ok(answer::page(
-        StatusCode::OK,
-        look::frame("Compare", Some(nav), body),
-    ))
+    Ok(answer::of_repository(&name, Tab::Compare, "Compare", body))
 }
 
 fn look(opened: &Opened, one: &Side, other: &Side, path: &Path) -> Result<Outcome, Failure> {
@@ -223,26 +219,6 @@ fn compare_address(place: &str, a: Id, b: Id, path: &Path) -> String {
             ("b", b.to_string().as_bytes()),
             ("path", path.as_os_str().as_bytes()),
         ])
-}
-
-fn crumbs(place: &str, a: Id, b: Id, path: &Path) -> Markup {
-    let mut above = PathBuf::from("/");
-    let mut steps = vec![("Files".to_owned(), above.clone())];
-    for name in path.iter().skip(1) {
-        above.push(name);
-        steps.push((tabane_text::escape(name.as_bytes()), above.clone()));
-    }
-    let last = steps.len() - 1;
-    html! {
-        nav aria-label="Path" { ol class="crumbs" {
-            @for (number, (name, path)) in steps.iter().enumerate() {
-                li {
-                    @if number == last { h2 { bdi { (name) } } }
-                    @else { a href=(compare_address(place, a, b, path)) { bdi { (name) } } }
-                }
-            }
-        } }
-    }
 }
 
 fn directories(

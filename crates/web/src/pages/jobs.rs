@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::Response;
 use jiff::Timestamp;
 use maud::{Markup, html};
@@ -19,7 +18,7 @@ use crate::form::{self, Sent};
 use crate::jobs::{Ended, Job, Kind, Line, Order};
 use crate::look::frame::place_address;
 use crate::look::words::seconds_between;
-use crate::look::{self, Nav, Tab};
+use crate::look::{self, Tab};
 use crate::places::Place;
 use crate::rhythm;
 
@@ -142,14 +141,7 @@ pub async fn list(State(app): AppState, asked: Asked) -> Result<Response, Failur
             } @else { (table(&name, &past, now)) }
         }
     };
-    let nav = Nav {
-        place: &name,
-        tab: Tab::Jobs,
-    };
-    Ok(answer::page(
-        StatusCode::OK,
-        look::frame("Jobs", Some(nav), body),
-    ))
+    Ok(answer::of_repository(&name, Tab::Jobs, "Jobs", body))
 }
 
 /// What is backed up into the repository, and whether it comes as usual.
@@ -320,19 +312,12 @@ pub async fn show(State(app): AppState, asked: Asked) -> Result<Response, Failur
             }
         }
     };
-    let nav = Nav {
-        place: asked.name(),
-        tab: Tab::Jobs,
-    };
     let title = format!(
         "{} of {}",
         job.kind.word(),
         tabane_text::local_time(job.started)
     );
-    Ok(answer::page(
-        StatusCode::OK,
-        look::frame(&title, Some(nav), body),
-    ))
+    Ok(answer::of_repository(asked.name(), Tab::Jobs, &title, body))
 }
 
 /// State, progress, and what can be done about it.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::Response;
 use maud::{Markup, html};
 use tabane_parity::{Content, Layout, fewest_reads};
@@ -23,7 +22,7 @@ use crate::events::{self, Sender};
 use crate::form;
 use crate::jobs::Kind;
 use crate::look::frame::place_address;
-use crate::look::{self, Nav, Tab};
+use crate::look::{self, Tab};
 use crate::places::{Set, Shown};
 
 /// Pause between two looks at the traffic of a cluster.
@@ -59,13 +58,11 @@ pub async fn get(State(app): AppState, asked: Asked) -> Result<Response, Failure
             }
         }
     };
-    let nav = Nav {
-        place: &name,
-        tab: Tab::Redundancy,
-    };
-    Ok(answer::page(
-        StatusCode::OK,
-        look::frame("Redundancy", Some(nav), body),
+    Ok(answer::of_repository(
+        &name,
+        Tab::Redundancy,
+        "Redundancy",
+        body,
     ))
 }
 

@@ -5,7 +5,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::Response;
 use maud::{Markup, html};
 
@@ -17,7 +16,7 @@ use crate::encoding::Fields;
 use crate::form::{self, Sent};
 use crate::jobs::{Kind, Order, restore_target};
 use crate::look::frame::place_address;
-use crate::look::{self, Nav, Tab};
+use crate::look::{self, Tab};
 use crate::pages::jobs::begin;
 
 /// What a restore does with what is there: value of the option, and its words.
@@ -54,13 +53,11 @@ pub async fn get(State(app): AppState, asked: Asked) -> Result<Response, Failure
             ]).shown())
         } @else { (inputs(&app, &asked, &found, &target)) }
     };
-    let nav = Nav {
-        place: asked.name(),
-        tab: Tab::Snapshots,
-    };
-    Ok(answer::page(
-        StatusCode::OK,
-        look::frame("Restore", Some(nav), body),
+    Ok(answer::of_repository(
+        asked.name(),
+        Tab::Snapshots,
+        "Restore",
+        body,
     ))
 }
 

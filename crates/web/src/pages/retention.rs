@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::Response;
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -23,7 +22,7 @@ use crate::form::{self, Sent};
 use crate::jobs::{Kind, Order};
 use crate::look::calendar::{self, Calendar, Day};
 use crate::look::frame::place_address;
-use crate::look::{self, Nav, Tab};
+use crate::look::{self, Tab};
 use crate::pages::jobs::begin;
 
 /// The rules that the page offers: field and option, text, period.
@@ -178,13 +177,11 @@ pub async fn get(State(app): AppState, asked: Asked) -> Result<Response, Failure
             _ => {}
         }
     };
-    let nav = Nav {
-        place: &name,
-        tab: Tab::Retention,
-    };
-    Ok(answer::page(
-        StatusCode::OK,
-        look::frame("Retention", Some(nav), body),
+    Ok(answer::of_repository(
+        &name,
+        Tab::Retention,
+        "Retention",
+        body,
     ))
 }
 

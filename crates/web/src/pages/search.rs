@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use axum::http::StatusCode;
 use axum::response::Response;
 use maud::{Markup, html};
 use tabane_storage::sync::lock;
@@ -24,7 +23,7 @@ use crate::asked::{Asked, address};
 use crate::encoding::Fields;
 use crate::events::{self, Sender};
 use crate::look::frame::place_address;
-use crate::look::{self, Nav, Tab, icons};
+use crate::look::{self, Tab, icons};
 use crate::pages::versions::versions_address;
 use crate::places::Opened;
 
@@ -306,14 +305,7 @@ pub async fn get(asked: Asked) -> Result<Response, Failure> {
             tbody id="hits" { @for hit in &collected.hits { (row(&name, hit)) } }
         } }
     };
-    let nav = Nav {
-        place: &name,
-        tab: Tab::Search,
-    };
-    Ok(answer::page(
-        StatusCode::OK,
-        look::frame("Search", Some(nav), body),
-    ))
+    Ok(answer::of_repository(&name, Tab::Search, "Search", body))
 }
 
 fn form(place: &str, listed: &Listed, wanted: &Wanted) -> Markup {

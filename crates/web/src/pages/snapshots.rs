@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use axum::http::StatusCode;
 use axum::response::Response;
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -21,7 +20,7 @@ use crate::look::calendar::{self, Calendar, Day};
 use crate::look::chart::{Chart, Form, Point, Series};
 use crate::look::frame::place_address;
 use crate::look::words::seconds_between;
-use crate::look::{self, Nav, Tab};
+use crate::look::{self, Tab};
 use crate::rhythm;
 
 /// Rows of the table on one page.
@@ -118,13 +117,11 @@ pub async fn get(asked: Asked) -> Result<Response, Failure> {
             (table(&name, &chosen, &choice))
         }
     };
-    let nav = Nav {
-        place: &name,
-        tab: Tab::Snapshots,
-    };
-    Ok(answer::page(
-        StatusCode::OK,
-        look::frame("Snapshots", Some(nav), body),
+    Ok(answer::of_repository(
+        &name,
+        Tab::Snapshots,
+        "Snapshots",
+        body,
     ))
 }
 

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::http::StatusCode;
 use axum::response::Response;
 use maud::{Markup, html};
 use tabane_store::Id;
@@ -19,7 +18,7 @@ use crate::answer::{self, Failure};
 use crate::asked::{Asked, address};
 use crate::encoding::{self, query};
 use crate::look::frame::place_address;
-use crate::look::{self, Nav, Tab};
+use crate::look::{self, Tab};
 use crate::places::Opened;
 
 /// Time for looking; older snapshots are left to the next page.
@@ -88,15 +87,8 @@ pub async fn get(asked: Asked) -> Result<Response, Failure> {
             } }
         }
     };
-    let nav = Nav {
-        place: &name,
-        tab: Tab::Snapshots,
-    };
     let title = format!("Versions of {}", look::path_text(&path));
-    Ok(answer::page(
-        StatusCode::OK,
-        look::frame(&title, Some(nav), body),
-    ))
+    Ok(answer::of_repository(&name, Tab::Snapshots, &title, body))
 }
 
 fn find(opened: &Opened, path: &Path, wanted: String, skip: usize) -> Result<Versions, Failure> {
