@@ -129,7 +129,7 @@ test-image:
 
 # The page in a browser, and before a judge of accessibility.
 AXE = axe-core@4.14.1
-test-page: test-tools
+test-page:
 	@{ command -v chromium || command -v chromium-browser || command -v google-chrome; } > /dev/null 2>&1 || \
 	if command -v apt-get > /dev/null 2>&1; then \
 		if [ "$$(id -u)" = 0 ]; then sudo=; else sudo='sudo -n'; fi; \
