@@ -2,7 +2,7 @@
 //! bounds, since a storage may hang.
 
 use std::ffi::OsString;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tabane_storage::sync::lock;
@@ -86,20 +86,35 @@ pub struct Shown {
 pub struct Opened {
     /// The repository.
     pub repository: Repository,
-    /// Reads its blocks.
-    pub cache: Arc<SegmentCache>,
+    cache: OnceLock<Arc<SegmentCache>>,
+    /// Held while the index is read.
+    loading: Mutex<()>,
     lister: Lister,
     listed: Mutex<Arc<Listed>>,
 }
 
 impl Opened {
-    fn new(repository: Repository) -> Result<Self, Error> {
-        Ok(Self {
-            cache: Arc::new(SegmentCache::new(&repository, CACHE_LEN)?),
+    fn new(repository: Repository) -> Self {
+        Self {
+            cache: OnceLock::new(),
+            loading: Mutex::default(),
             lister: Lister::new(&repository, Filter::default()),
             listed: Mutex::default(),
             repository,
-        })
+        }
+    }
+
+    /// Reads its blocks. The first call reads the index, for which further ones wait.
+    ///
+    /// # Errors
+    /// When the storage fails or the index is damaged.
+    pub fn cache(&self) -> Result<&Arc<SegmentCache>, Error> {
+        let _loading = lock(&self.loading);
+        if let Some(cache) = self.cache.get() {
+            return Ok(cache);
+        }
+        let fresh = Arc::new(SegmentCache::new(&self.repository, CACHE_LEN)?);
+        Ok(self.cache.get_or_init(|| fresh))
     }
 
     /// The snapshots.
@@ -111,7 +126,9 @@ impl Opened {
         let mut before = lock(&self.listed);
         if !Arc::ptr_eq(&before, &listed) {
             // New snapshots have blocks that the loaded index may lack.
-            self.cache.outdate();
+            if let Some(cache) = self.cache.get() {
+                cache.outdate();
+            }
             *before = Arc::clone(&listed);
         }
         Ok(listed)
@@ -122,7 +139,7 @@ impl Opened {
     /// # Errors
     /// When it cannot be read.
     pub fn directory(&self, content: &[Piece]) -> Result<Vec<Entry>, Error> {
-        self.cache.directory(content)
+        self.cache()?.directory(content)
     }
 
     /// The entry at a path of a snapshot.
@@ -135,7 +152,7 @@ impl Opened {
         snapshot: &Snapshot,
         path: &std::path::Path,
     ) -> Result<Entry, Error> {
-        browse::find_with(&mut Arc::clone(&self.cache), id, snapshot, path)
+        browse::find_with(&mut Arc::clone(self.cache()?), id, snapshot, path)
     }
 }
 
@@ -217,8 +234,11 @@ impl Shown {
             return Ok(Arc::clone(opened));
         }
         let repository = (self.place.open)().map_err(Failure::unavailable)?;
-        let fresh = Opened::new(repository)?;
-        Ok(Arc::clone(opened.insert(Arc::new(fresh))))
+        let fresh = Arc::new(Opened::new(repository));
+        let early = Arc::clone(&fresh);
+        // Snapshots are shown before the index is there. Whoever needs it meets the same error.
+        tokio::task::spawn_blocking(move || early.cache().map(drop));
+        Ok(Arc::clone(opened.insert(fresh)))
     }
 
     /// The failure with advice. After one of the storage the repository is opened anew: what was

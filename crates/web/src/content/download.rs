@@ -43,7 +43,7 @@ pub async fn raw(
             let Kind::File { content, .. } = entry.kind else {
                 return Err(Failure::wrong("this is no regular file: it has no bytes"));
             };
-            let reader = FileReader::new(&opened.cache, content);
+            let reader = FileReader::new(opened.cache()?, content);
             let presence = announce(opened, reader.size() >= ANNOUNCED_LEN_MIN);
             Ok((Arc::new(reader), tag, presence))
         })
@@ -114,7 +114,7 @@ pub async fn show(asked: Asked) -> Result<Response, Failure> {
             let Kind::File { content, .. } = target.find(opened)?.entry.kind else {
                 return Err(no_picture());
             };
-            let reader = FileReader::new(&opened.cache, content);
+            let reader = FileReader::new(opened.cache()?, content);
             if reader.size() > PICTURE_LEN_MAX {
                 return Err(no_picture());
             }
@@ -163,7 +163,7 @@ async fn archive(
                 "tar" => Archive::tar(snapshot, &target.path, entry),
                 _ => Archive::zip(&target.path, entry),
             };
-            Ok((archive, Arc::clone(&opened.cache), announce(opened, true)))
+            Ok((archive, Arc::clone(opened.cache()?), announce(opened, true)))
         })
         .await?;
     let body = stream::body(None, app.report, move || {

@@ -121,7 +121,7 @@ fn in_snapshot(opened: &Opened, id: Id, path: &Path) -> Result<Meant, Failure> {
     match &entry.kind {
         Kind::Directory { content } => Ok(Meant::Directory(opened.directory(content)?)),
         Kind::File { content, .. } => {
-            let reader = Arc::new(FileReader::new(&opened.cache, content.clone()));
+            let reader = Arc::new(FileReader::new(opened.cache()?, content.clone()));
             Ok(Meant::File(Box::new(entry), reader))
         }
         _ => Err(Failure::not_found(

@@ -37,7 +37,7 @@ pub async fn get(asked: Asked) -> Result<Response, Failure> {
         let found = target.find(opened)?;
         let inside = match &found.entry.kind {
             Kind::Directory { content } => Inside::Entries(opened.directory(content)?),
-            Kind::File { content, .. } => Inside::Preview(preview(&opened.cache, content)?),
+            Kind::File { content, .. } => Inside::Preview(preview(opened.cache()?, content)?),
             _ => Inside::Nothing,
         };
         Ok((found, inside))

@@ -104,7 +104,7 @@ pub async fn get(asked: Asked) -> Result<Response, Failure> {
 }
 
 fn look(opened: &Opened, one: &Side, other: &Side, path: &Path) -> Result<Outcome, Failure> {
-    let mut reader = Arc::clone(&opened.cache);
+    let mut reader = Arc::clone(opened.cache()?);
     let mut history = PathHistory::new(Arc::clone(&reader), path);
     let (old, new) = (history.find(&one.1)?, history.find(&other.1)?);
     let is_directory = |entry: &Option<Entry>| {
@@ -134,7 +134,7 @@ fn look(opened: &Opened, one: &Side, other: &Side, path: &Path) -> Result<Outcom
         if *size > TEXT_LEN_MAX {
             return Ok(None);
         }
-        let bytes = FileReader::new(&opened.cache, content.clone()).read_at(0, *size as usize)?;
+        let bytes = FileReader::new(opened.cache()?, content.clone()).read_at(0, *size as usize)?;
         Ok(String::from_utf8(bytes)
             .ok()
             .filter(|text| !text.contains('\0')))

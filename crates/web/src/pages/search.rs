@@ -130,7 +130,7 @@ fn search<H: Hears>(opened: &Opened, wanted: &Wanted, hears: &mut H) -> Result<(
     };
     let finder = || -> Result<_, Failure> {
         let reader = Reader {
-            cache: Arc::clone(&opened.cache),
+            cache: Arc::clone(opened.cache()?),
             shared: &shared,
         };
         Ok(Finder::new(reader, wanted.query()?))

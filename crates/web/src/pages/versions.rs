@@ -103,7 +103,7 @@ fn find(opened: &Opened, path: &Path, wanted: String, skip: usize) -> Result<Ver
         host: wanted,
         ..Versions::default()
     };
-    let mut history = PathHistory::new(Arc::clone(&opened.cache), path);
+    let mut history = PathHistory::new(Arc::clone(opened.cache()?), path);
     if found.host.is_empty() {
         // The host of the latest snapshot that has the path.
         let mut latest = snapshots.iter().rev().take(50);
