@@ -507,7 +507,7 @@ fn traffic_table(answers: &Answers, cut: &[String], before: Option<&(Answers, In
                 @match status {
                     Err(why) => {
                         td class="tight" { span class="badge bad" { "missing" } }
-                        td colspan="5" class="soft" { (look::sentence(why)) }
+                        td colspan="5" class="soft names" { (look::sentence(why)) }
                     }
                     Ok(status) => {
                         td class="tight" {

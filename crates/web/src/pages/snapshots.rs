@@ -339,7 +339,7 @@ fn table(place: &str, chosen: &Listing<'_>, choice: &Choice) -> Markup {
                         th scope="col" { "Paths" }
                         th scope="col" class="wide-only" { "Tags" }
                         th scope="col" class="number" { "Size" }
-                        th scope="col" class="number" { "Added" }
+                        th scope="col" class="number wide-only" { "Added" }
                         th scope="col" class="number wide-only" { "Took" }
                         th scope="col" { "Problems" }
                     } }
@@ -382,7 +382,7 @@ fn row(place: &str, id: Id, snapshot: &Snapshot) -> Markup {
                 @for tag in &snapshot.tags { span class="tag" { (look::name(tag.as_bytes())) } " " }
             }
             td class="number" { (look::bytes(summary.total_bytes)) }
-            td class="number" { (look::bytes(summary.stored_bytes)) }
+            td class="number wide-only" { (look::bytes(summary.stored_bytes)) }
             td class="number wide-only" { (look::clock(took)) }
             td class="tight" {
                 @match summary.errors {

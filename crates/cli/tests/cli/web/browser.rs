@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
 use tabane_testing::browser::Browser;
 use tabane_testing::not_checked;
 
@@ -85,6 +86,15 @@ impl Visit {
             assert!(
                 wide.as_u64() <= Some(width.into()),
                 "{name}: {wide} px wide of {width}"
+            );
+            let cut = self.browser.eval(
+                "[...document.querySelectorAll('.scroll')]\
+                 .filter(one => one.scrollWidth > one.clientWidth).map(one => one.innerText)",
+            );
+            assert_eq!(
+                cut,
+                Value::Array(Vec::new()),
+                "{name}: cut off at {width} px"
             );
             self.is_accessible(name);
             let file = self.pictures.join(format!("{name}-{width}.png"));
