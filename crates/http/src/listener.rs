@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::stall::Watched;
-use crate::tls::Tls;
+use crate::tls::{self, Tls};
 
 /// A pause after the system could not accept a connection, as when no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -69,6 +69,7 @@ pub struct Listener {
     socket: TcpListener,
     tls: Option<Tls>,
     limits: Limits,
+    report: fn(&str),
 }
 
 impl Listener {
@@ -90,7 +91,13 @@ impl Listener {
             socket,
             tls,
             limits,
+            report: |_| {},
         }
+    }
+
+    /// Tells `report` of clients that are refused for their certificates.
+    pub fn report_to(self, report: fn(&str)) -> Self {
+        Self { report, ..self }
     }
 
     /// The address, with the port that the system has chosen if it was 0.
@@ -114,6 +121,7 @@ impl Listener {
             socket,
             tls,
             limits,
+            report,
         } = self;
         let acceptor = tls.map(|tls| TlsAcceptor::from(tls.config));
         let free = Arc::new(Semaphore::new(limits.connections_max));
@@ -138,7 +146,7 @@ impl Listener {
             let (acceptor, handler, stopped) = (acceptor.clone(), handler.clone(), stopped.clone());
             connections.spawn(async move {
                 let _permit = permit;
-                connection(stream, address, acceptor, limits, handler, stopped).await;
+                connection(stream, address, acceptor, limits, report, handler, stopped).await;
             });
         }
         drop(socket);
@@ -155,6 +163,7 @@ async fn connection<H, F, B>(
     address: SocketAddr,
     acceptor: Option<TlsAcceptor>,
     limits: Limits,
+    report: fn(&str),
     handler: H,
     stopped: watch::Receiver<bool>,
 ) where
@@ -174,15 +183,23 @@ async fn connection<H, F, B>(
         };
         return requests(stream, peer, limits, handler, stopped).await;
     };
-    let greeted = tokio::time::timeout(limits.head_timeout, acceptor.accept(stream)).await;
-    if let Ok(Ok(stream)) = greeted {
-        let shown = stream.get_ref().1.peer_certificates();
-        let certificate = shown.and_then(|chain| chain.first()).cloned();
-        let peer = Peer {
-            address,
-            certificate: certificate.map(CertificateDer::into_owned),
-        };
-        requests(stream, peer, limits, handler, stopped).await;
+    match tokio::time::timeout(limits.head_timeout, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => {
+            let shown = stream.get_ref().1.peer_certificates();
+            let certificate = shown.and_then(|chain| chain.first()).cloned();
+            let peer = Peer {
+                address,
+                certificate: certificate.map(CertificateDer::into_owned),
+            };
+            requests(stream, peer, limits, handler, stopped).await;
+        }
+        Ok(Err(error)) => {
+            // Scanners that speak something else are not worth a line.
+            if let Some(why) = tls::refusal(&error) {
+                report(&format!("a client at {} was refused: {why}", address.ip()));
+            }
+        }
+        Err(_) => {}
     }
 }
 

@@ -1,6 +1,7 @@
 //! Certificates and keys from files, and what they are good for.
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{CertificateError, RootCertStore, ServerConfig};
 
 /// A server's certificate with its key, ready for connections.
 #[derive(Clone)]
@@ -91,6 +92,24 @@ impl Tls {
         webpki::EndEntityCert::try_from(&self.certificate)
             .is_ok_and(|certificate| certificate.verify_is_valid_for_subject_name(&name).is_ok())
     }
+}
+
+/// What is wrong with the client's certificate, if a handshake has failed for that.
+pub(crate) fn refusal(error: &io::Error) -> Option<String> {
+    let why = match error.get_ref()?.downcast_ref()? {
+        rustls::Error::NoCertificatesPresented => return Some("it has no certificate".to_owned()),
+        rustls::Error::InvalidCertificate(why) => why,
+        _ => return None,
+    };
+    Some(match why {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "its certificate has expired".to_owned()
+        }
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "its certificate is not of an authority that is accepted here".to_owned()
+        }
+        why => format!("its certificate is not accepted: {why}"),
+    })
 }
 
 /// The private key of a PEM file.

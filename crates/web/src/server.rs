@@ -39,7 +39,7 @@ pub struct Options {
     pub allow_restore: Vec<PathBuf>,
     /// The text of an error of a repository, with advice.
     pub explain: fn(&Error) -> String,
-    /// Hears of failed logins and broken downloads.
+    /// Hears of failed logins, refused certificates and broken downloads.
     pub report: fn(&str),
 }
 
@@ -76,7 +76,7 @@ impl Server {
             report,
         } = options;
         let listening = Listener::bind(address, tls.clone(), Limits::default());
-        let listener = runtime.block_on(listening)?;
+        let listener = runtime.block_on(listening)?.report_to(report);
         let address = listener.address()?;
         let is_tls = tls.is_some();
         let is_host = move |host: &str| is_own_name(host, address, tls.as_ref(), &hosts);

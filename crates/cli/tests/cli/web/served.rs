@@ -48,8 +48,11 @@ impl Served {
             with_token: with_token.clone(),
             cookie: String::new(),
         };
+        if target.is_empty() {
+            // A password or a certificate lets in, and no token.
+            return served;
+        }
         let entered = http::request(address, "GET", &format!("/{target}"), &[], b"");
-        // With a password of its own, the server lets nobody in so.
         let cookie = entered.header("set-cookie").split(';').next();
         served.cookie = cookie.unwrap_or_default().to_owned();
         served
