@@ -10,8 +10,8 @@ use tabane_storage::random;
 /// Prefix of the names of files that are being written.
 pub const TEMPORARY: &str = "tmp-";
 
-/// A new file beside `path`, and where it is; it becomes `path` when it is renamed. A folder that is
-/// missing is made.
+/// A new file beside `path`, and where it is; it becomes `path` when it is renamed. A folder that
+/// is missing is made.
 ///
 /// # Errors
 /// When it cannot be made.
