@@ -14,16 +14,20 @@ use tabane_store::check::{CheckOptions, ReadData};
 use tabane_store::client::{Presence, Purpose};
 use tabane_store::forget::{self, Count, GroupBy, Period, Rule};
 use tabane_store::key::KdfCost;
-use tabane_store::parts::pack::{BlockKind, Codec, PackContents, PackKind, PackWriter, Segment};
+use tabane_store::parts::pack::{
+    self, BlockKind, Codec, PackContents, PackKind, PackWriter, Segment,
+};
+use tabane_store::parts::reader::BlockReader;
 use tabane_store::parts::{self, MasterKey};
-use tabane_store::{Algorithm, Error, PruneOptions, Repository, Snapshot, Timestamp};
+use tabane_store::segment_cache::SegmentCache;
+use tabane_store::{Algorithm, Cache, Error, PruneOptions, Repository, Snapshot, Timestamp};
 
 use super::write_only::{Bed, writer_password};
 use crate::common::memory::MemoryStorage;
 use crate::common::tree::{random_bytes, write};
 use crate::common::{
-    Recorder, back_up, back_up_with, backup_options, compare, id, password, restore_options,
-    restore_with, scratch,
+    Recorder, back_up, back_up_with, backup_options, compare, id, password, restore_observed,
+    restore_options, restore_with, scratch,
 };
 
 /// What the intruder tried, and how often.
@@ -610,23 +614,36 @@ fn jiff_hours(hours: i64) -> jiff::SignedDuration {
 }
 
 /// A block of a snapshot may be left in a pack that is about to be deleted, if a client crashed.
-/// What somebody says of other packs must not make a prune believe that the block is safe.
+/// What somebody says of other packs must not make a prune believe that the block is safe, whether
+/// the pack that goes was ever verified or not.
 #[test]
 fn a_lie_lets_no_condemned_block_go() {
+    for is_verified in [true, false] {
+        lie_about_condemned_blocks(is_verified);
+    }
+}
+
+fn lie_about_condemned_blocks(is_verified: bool) {
     let mut scene = Scene::new();
     let master = scene.bed.master.clone();
+    let crashed = if is_verified {
+        master.clone()
+    } else {
+        scene.bed.writer()
+    };
     let source = scene.bed.dir.path().join("crashed");
     write(source.join("data"), &random_bytes(21, 300_000));
-    scene.back_up(&master, &source, "crashed");
+    scene.back_up(&crashed, &source, "crashed");
     let made = scene.genuine.last().unwrap().snapshot;
-    let snapshot = master.load_snapshot(made).unwrap();
+    let snapshot = Name::new(ObjectKind::Snapshot, made);
+    let bytes = scene.bed.storage.get(snapshot, None).unwrap();
     master.remove_snapshot(made).unwrap();
     let at_work = Presence::announce(&master, Purpose::Backup).unwrap();
     scene.bed.prune();
     drop(at_work);
     let condemned = master.read_removals().unwrap().condemned();
     assert!(!condemned.is_empty());
-    scene.genuine.last_mut().unwrap().snapshot = master.save_snapshot(&snapshot).unwrap();
+    scene.bed.storage.set(snapshot, bytes);
 
     let stolen = scene.stolen();
     let index = stolen.load_index().unwrap();
@@ -658,3 +675,97 @@ fn a_lie_lets_no_condemned_block_go() {
     }));
     scene.assert_all_restore();
 }
+
+/// The contents of a pack, for whoever has the repository's own key.
+fn contents_of(bed: &Bed, pack: Id) -> PackContents {
+    pack::fetch_contents(&bed.storage, parts::keys(&bed.master), pack).unwrap()
+}
+
+/// Reads all blocks that an index knows, as a restore does and as a mount does: what is read is
+/// right. Returns how many blocks could not be read.
+fn read_all(repository: &Arc<Repository>) -> usize {
+    let index = repository.load_index().unwrap();
+    let mut reader = BlockReader::new(repository);
+    let cache = SegmentCache::new(repository, 1 << 20).unwrap();
+    let blocks = index.blocks().map(|block| block.unwrap());
+    let mut blocks: Vec<(Id, u32)> = blocks.map(|(id, place)| (id, place.len)).collect();
+    // What only lies name comes first.
+    blocks.sort_by_key(|(id, _)| !id.0.starts_with(FORGED));
+    let mut failed = 0;
+    for (id, len) in blocks {
+        let (mut read, mut mounted) = (Vec::new(), Vec::new());
+        let results = [
+            reader.append_block(&index, id, &mut read).is_ok(),
+            cache.append(id, len, 0..len as usize, &mut mounted).is_ok(),
+        ];
+        for (is_read, bytes) in results.into_iter().zip([read, mounted]) {
+            assert!(!is_read || Id::from(Algorithm::Sha256.digest(&bytes)) == id);
+            failed += usize::from(!is_read);
+        }
+    }
+    failed
+}
+
+const FORGED: &[u8] = b"forged block";
+
+/// Whoever says something else of a genuine pack must not make others read it so.
+#[test]
+fn a_lie_about_a_pack_changes_no_block_of_it() {
+    let bed = Bed::new();
+    back_up(&bed.writer(), &[&bed.source()]);
+    assert!(bed.prune().verified_packs > 0);
+    let mut claims = Vec::new();
+    for listed in bed.storage.list(ObjectKind::Pack).unwrap() {
+        let mut said = contents_of(&bed, listed.id);
+        for segment in &mut said.segments {
+            let mut block = random::<32>();
+            block[..FORGED.len()].copy_from_slice(FORGED);
+            segment.codec = Codec::Stored;
+            segment.blocks = vec![(Id(block), segment.stored_len - TAG_LEN)];
+        }
+        claims.push((listed.id, said));
+    }
+    let lies: usize = claims.iter().map(|(_, said)| said.segments.len()).sum();
+    let payload = postcard::to_stdvec(&claims).unwrap();
+    let stolen = bed.writer();
+    stolen.put_sealed(ObjectKind::Unverified, &payload).unwrap();
+    let cache = Cache::new(bed.dir.path().join("cache"), |warning| panic!("{warning}"));
+    let master = Arc::unwrap_or_clone(crate::common::open(bed.storage.clone()));
+    // By both ways, only what is forged cannot be read.
+    assert_eq!(read_all(&Arc::new(master.with_cache(cache))), 2 * lies);
+}
+
+/// A place that lets objects be overwritten lets a writer change its packs after a prune has
+/// verified them.
+#[test]
+fn a_writer_that_overwrites_its_verified_pack_is_found_out() {
+    let bed = Bed::new();
+    let made = back_up(&bed.writer(), &[&bed.source()]);
+    assert_eq!(bed.prune().refuted_packs, 0);
+    assert_eq!(read_all(&bed.master), 0);
+    let stolen = bed.writer();
+    for listed in bed.storage.list(ObjectKind::Pack).unwrap() {
+        let contents = contents_of(&bed, listed.id);
+        if contents.kind.blocks() == BlockKind::Tree {
+            continue;
+        }
+        let mut forged = PackWriter::new(parts::keys(&stolen), BlockKind::Data, Vec::new());
+        for segment in contents.segments {
+            let bytes = vec![0x66; (segment.stored_len - TAG_LEN) as usize];
+            forged.push(segment.codec, &bytes, segment.blocks);
+        }
+        let name = Name::new(ObjectKind::Pack, listed.id);
+        bed.storage.set(name, forged.finish().0);
+    }
+    let master = crate::common::open(bed.storage.clone());
+    assert!(read_all(&master) > 0);
+    let target = scratch();
+    let options = restore_options(target.path()).subpath(bed.source());
+    let (summary, _) = restore_observed(&master, id(&made), options);
+    assert!(summary.errors > 0);
+    let report = master.check(CheckOptions::default().read_data(ReadData::All));
+    assert!(report.unwrap().problems > 0);
+}
+
+/// Bytes that seal a segment.
+const TAG_LEN: u32 = 16;
