@@ -32,6 +32,9 @@ use crate::run::{Run, is_damage};
 /// Prefix of a run's name. The number is the version of the format.
 const RUN: &str = "index2-";
 
+/// Prefix of the names of runs of an earlier format, which nobody reads any more.
+const OLD_RUN: &str = "index1-";
+
 /// Prefix of the name of a run that is being written.
 const TEMPORARY: &str = "tmp-";
 
@@ -275,7 +278,8 @@ impl Cache {
                     Err(error) => self.warn_of(&error),
                 }
             }
-            for name in names.iter().filter(|name| name.starts_with(TEMPORARY)) {
+            let is_left = |name: &&String| name.starts_with(TEMPORARY) || name.starts_with(OLD_RUN);
+            for name in names.iter().filter(is_left) {
                 remove_if_old(&folder.join(name));
             }
             // A run that vanished was merged into a new one, which `names` may lack: list again.

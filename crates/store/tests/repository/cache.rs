@@ -511,15 +511,18 @@ fn what_a_killed_process_left_is_no_obstacle_and_goes() {
     put(&init(storage.clone()), &[1, 2]);
     let repository = open(&storage, root.path());
     repository.load_index().unwrap();
-    let [old, young] = ["tmp-old", "tmp-young"].map(|name| folder(root.path()).join(name));
-    for path in [&old, &young] {
+    let [old, of_old_format, young] =
+        ["tmp-old", "index1-old", "tmp-young"].map(|name| folder(root.path()).join(name));
+    for path in [&old, &of_old_format, &young] {
         write(path, b"half a run");
     }
     let two_days_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(2 * 86_400);
-    let file = fs::File::options().write(true).open(&old).unwrap();
-    file.set_modified(two_days_ago).unwrap();
+    for path in [&old, &of_old_format] {
+        let file = fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(two_days_ago).unwrap();
+    }
     assert_is(&repository.load_index().unwrap(), &[1, 2].into());
-    assert!(!old.exists() && young.exists());
+    assert!(!old.exists() && !of_old_format.exists() && young.exists());
 }
 
 #[test]
