@@ -124,8 +124,14 @@ fn report(args: &Args, ways: &[Way], samples: &[Vec<Sample>], restic: Option<&st
             args.runs
         );
         println!(
-            "{:<9} {:<12} {:>8} {:>8} {:>18} {:>14}",
-            "scenario", "way", "wall s", "CPU s", "directory / way", "restic / sftp"
+            "{:<9} {:<12} {:>8} {:>8} {:>12} {:>18} {:>14}",
+            "scenario",
+            "way",
+            "wall s",
+            "CPU s",
+            "others CPU s",
+            "directory / way",
+            "restic / sftp"
         );
     }
     for (number, scenario) in SCENARIOS.into_iter().enumerate() {
@@ -148,12 +154,15 @@ fn report(args: &Args, ways: &[Way], samples: &[Vec<Sample>], restic: Option<&st
             };
             let wall = median_of(taken, wall_s);
             let cpu = median_of(taken, rounds::cpu_s);
+            // The server, and both ends of SSH: they share the processors with the client.
+            let others = median_of(taken, |sample| sample.others_cpu.as_secs_f64());
             if args.report.json {
                 println!(
                     "{}",
                     json!({
                         "kind": "served", "scenario": scenario.name(), "way": way.name(),
                         "wall_s": round(wall), "cpu_s": round(cpu),
+                        "others_cpu_s": round(others),
                         "directory_by_way": beside.map(round), "restic_by_sftp": restic.map(round),
                     })
                 );
@@ -161,7 +170,7 @@ fn report(args: &Args, ways: &[Way], samples: &[Vec<Sample>], restic: Option<&st
             }
             let text = |ratio: Option<f64>| ratio.map_or(String::new(), |it| format!("{it:.2}"));
             println!(
-                "{:<9} {:<12} {wall:>8.2} {cpu:>8.2} {:>18} {:>14}",
+                "{:<9} {:<12} {wall:>8.2} {cpu:>8.2} {others:>12.2} {:>18} {:>14}",
                 scenario.name(),
                 way.name(),
                 text(beside),

@@ -58,10 +58,12 @@ impl Sshd {
         }
         let at = |name: &str| self.path(name).display().to_string();
         self.authorize("");
+        // A shell that believes to be inside another one does not run the user's .bashrc, which on
+        // some machines takes longer than a test.
         let settings = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile \
              none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin \
-             yes\nMaxStartups 100\nSubsystem sftp {SFTP_SERVER}\n",
+             yes\nMaxStartups 100\nSetEnv SHLVL=1\nSubsystem sftp {SFTP_SERVER}\n",
             at("host"),
             at("authorized"),
             port = self.port,
