@@ -21,8 +21,8 @@ use crate::asked::{Asked, Found};
 use crate::encoding::segment;
 use crate::places::Opened;
 
-/// Bytes that are read at a time.
-const READ_LEN: u64 = 256 << 10;
+/// Bytes that are read at a time: the fewer pieces, the less their way between threads costs.
+const READ_LEN: u64 = 512 << 10;
 
 /// Files from this length on are announced, so that no prune takes them away in the middle.
 const ANNOUNCED_LEN_MIN: u64 = 64 << 20;
