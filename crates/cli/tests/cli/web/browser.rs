@@ -10,7 +10,7 @@ use serde_json::Value;
 use tabane_testing::browser::Browser;
 use tabane_testing::not_checked;
 
-use super::pages::two_snapshots;
+use super::pages::{home_and_away, two_snapshots};
 use super::redundancy::{over_five_directories, over_five_nodes};
 use super::served::Served;
 use crate::bed::{Bed, run, varied};
@@ -311,6 +311,22 @@ fn without_scripts(visit: &mut Visit, served: &Served, bed: &Bed) {
         visit.says(says);
     }
     visit.browser.scripts(true);
+}
+
+#[test]
+fn several_repositories_and_the_way_in() {
+    let bed = two_snapshots();
+    let served = home_and_away(&bed);
+    let Some(mut visit) = Visit::begin(&served, "several repositories in a browser") else {
+        return;
+    };
+    visit.says("no answer");
+    visit.look("repositories");
+    visit.open("/login");
+    visit.says("Log in");
+    visit.look("login");
+    visit.open("/repository/away");
+    visit.says("tabane init");
 }
 
 #[test]
