@@ -276,9 +276,8 @@ test-servers:
 
 lint:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy $(CARGOFLAGS) --workspace --all-targets -- -D warnings
-	$(CARGO) clippy $(CARGOFLAGS) --workspace --features tabane-python/extension -- -D warnings
-	[ ! -e $(LIBFABRIC) ] || $(CARGO) clippy $(CARGOFLAGS) --workspace --all-targets --features tabane/libfabric,tabane-bench/libfabric,tabane-papers/libfabric -- -D warnings
+	libfabric=; [ ! -e $(LIBFABRIC) ] || libfabric=,tabane/libfabric,tabane-bench/libfabric,tabane-papers/libfabric; \
+	$(CARGO) clippy $(CARGOFLAGS) --workspace --all-targets --features "tabane-python/extension$$libfabric" -- -D warnings
 	RUSTDOCFLAGS="-D warnings $$RUSTDOCFLAGS" $(CARGO) doc $(CARGOFLAGS) --workspace --no-deps
 
 # TREE is what to back up; without it a mixed tree is made.

@@ -2,8 +2,6 @@
 #![forbid(unsafe_code)]
 
 mod access;
-mod error;
-mod format;
 mod operations;
 
 pub use access::location::Location;
@@ -12,13 +10,6 @@ pub use access::repository::{InitOptions, Repository};
 pub use access::{
     browse, client, file_reader, layout, lister, segment_cache, snapshots as snapshot,
 };
-pub use error::{Error, Result};
-pub use format::config::{BLOCK_HASHES, Config, parse_block_hash};
-pub use format::crypto::FORMAT;
-pub use format::key::Password;
-pub use format::snapshot::{Filter, Snapshot};
-pub use format::writer_key::WriterId;
-pub use format::{chunker, compress, entry, host, key, owners, tally};
 /// A moment in time, as in [`Snapshot::time`]; prints as RFC 3339, in UTC.
 pub use jiff::Timestamp;
 pub use operations::backup::BackupOptions;
@@ -34,6 +25,13 @@ pub use operations::{
     rewrite, self_test, snapshot_writer, stats,
 };
 pub use tabane_engine::Algorithm;
+pub use tabane_format::config::{BLOCK_HASHES, Config, parse_block_hash};
+pub use tabane_format::crypto::FORMAT;
+pub use tabane_format::key::Password;
+pub use tabane_format::snapshot::{Filter, Snapshot};
+pub use tabane_format::writer_key::WriterId;
+pub use tabane_format::{Error, Result};
+pub use tabane_format::{chunker, compress, entry, host, key, owners, tally};
 pub use tabane_index::Cache;
 pub use tabane_patterns::{ExcludeOptions, IncludeOptions};
 pub use tabane_storage::{Id, LocalStorage, Outcome, Progress, RemoteOptions, Storage};
@@ -45,10 +43,10 @@ pub use tabane_striped::cluster::Plan;
 pub mod parts {
     pub use crate::access::repository::Trust;
     pub use crate::access::{examine, reader, removal};
-    pub use crate::format::crypto::{MasterKey, ObjectKey};
-    pub use crate::format::keyring::Keyring;
-    pub use crate::format::writer_key::WriterKey;
-    pub use crate::format::{pack, tree};
+    pub use tabane_format::crypto::{MasterKey, ObjectKey};
+    pub use tabane_format::keyring::Keyring;
+    pub use tabane_format::writer_key::WriterKey;
+    pub use tabane_format::{pack, tree};
     pub use tabane_index as index;
 
     /// The secret from which a repository's keys come.

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use crate::access::reader::BlockReader;
 use crate::access::repository::Repository;
 use crate::access::segment_cache::SegmentCache;
-use crate::error::{Error, Result};
-use crate::format::entry::{Entry, Flags, Kind, Piece, Time};
-use crate::format::snapshot::Snapshot;
+use tabane_format::entry::{Entry, Flags, Kind, Piece, Time};
+use tabane_format::snapshot::Snapshot;
+use tabane_format::{Error, Result};
 use tabane_index::Index;
 use tabane_storage::Id;
 

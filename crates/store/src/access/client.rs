@@ -16,8 +16,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::access::repository::Repository;
-use crate::error::{Error, Result};
-use crate::format::host;
+use tabane_format::host;
+use tabane_format::{Error, Result};
 use tabane_storage::Id;
 use tabane_storage::sync::{lock, try_each};
 use tabane_storage::{Listed, Name, ObjectKind};

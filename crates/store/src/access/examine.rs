@@ -3,9 +3,9 @@
 use tabane_engine::{Algorithm, Hasher};
 
 use crate::access::repository::Repository;
-use crate::error::{Error, Result};
-use crate::format::crypto::ObjectKey;
-use crate::format::pack::{self, PackContents, SegmentReader};
+use tabane_format::crypto::ObjectKey;
+use tabane_format::pack::{self, PackContents, SegmentReader};
+use tabane_format::{Error, Result};
 use tabane_storage::Id;
 
 /// Decoded bytes whose blocks are hashed together.

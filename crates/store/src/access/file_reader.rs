@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use crate::access::segment_cache::SegmentCache;
-use crate::error::Result;
-use crate::format::entry::Piece;
+use tabane_format::Result;
+use tabane_format::entry::Piece;
 use tabane_storage::sync::lock;
 
 /// Bytes of the first read-ahead, which doubles with each read that continues another.

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::access::repository::Repository;
-use crate::error::{Error, Result};
-use crate::format::forgotten::Forgotten;
-use crate::format::keyring::if_genuine;
+use tabane_format::forgotten::Forgotten;
+use tabane_format::keyring::if_genuine;
+use tabane_format::{Error, Result};
 use tabane_storage::{Id, Name, ObjectKind};
 
 /// How long a record is kept at least: a client that has not been there for longer cannot judge.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::error::{Error, Result};
-use crate::format::copies::{self, Copies};
-use crate::format::crypto::{FORMAT, format_of};
-use crate::format::key::{self, Key, Password, Unwrapped};
+use tabane_format::copies::{self, Copies};
+use tabane_format::crypto::{FORMAT, format_of};
+use tabane_format::key::{self, Key, Password, Unwrapped};
+use tabane_format::{Error, Result};
 use tabane_storage::{Id, Name, ObjectKind, Storage, StorageErrorKind};
 
 /// What opens a repository.

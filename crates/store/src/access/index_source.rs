@@ -9,9 +9,9 @@ use tabane_storage::sync::try_each;
 use tabane_storage::{Id, Name, ObjectKind, StorageErrorKind};
 
 use crate::access::repository::Repository;
-use crate::error::{Error, Result};
-use crate::format::crypto::HEADER_LEN;
-use crate::format::removal::Removals;
+use tabane_format::crypto::HEADER_LEN;
+use tabane_format::removal::Removals;
+use tabane_format::{Error, Result};
 
 /// Threads that read objects of the index, each of which may take some MB of memory.
 const INDEX_READERS_MAX: usize = 16;

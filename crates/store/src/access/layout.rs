@@ -6,7 +6,7 @@ use jiff::Zoned;
 use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 
-use crate::format::snapshot::Snapshot;
+use tabane_format::snapshot::Snapshot;
 use tabane_storage::Id;
 
 /// The link to the last snapshot of a directory.

@@ -8,8 +8,8 @@ use tabane_storage::sync::lock;
 use tabane_storage::{Id, ObjectKind};
 
 use crate::access::repository::Repository;
-use crate::error::Result;
-use crate::format::snapshot::{Filter, Snapshot};
+use tabane_format::Result;
+use tabane_format::snapshot::{Filter, Snapshot};
 
 /// The snapshots of a repository at one moment.
 #[derive(Debug, Default)]

@@ -22,8 +22,8 @@ use zeroize::Zeroizing;
 use crate::access::forgotten::{self, RECORD_AGE_MIN};
 use crate::access::private_file;
 use crate::access::repository::Repository;
-use crate::error::{Error, Result};
-use crate::format::crypto::ObjectKey;
+use tabane_format::crypto::ObjectKey;
+use tabane_format::{Error, Result};
 
 const SALT_LEN: usize = 32;
 

@@ -17,9 +17,9 @@ use tabane_storage::sync::lock;
 use tabane_storage::{Id, Name, ObjectKind};
 
 use crate::access::private_file;
-use crate::error::Result;
-use crate::format::crypto::HEADER_LEN;
-use crate::format::pack::PackContents;
+use tabane_format::Result;
+use tabane_format::crypto::HEADER_LEN;
+use tabane_format::pack::PackContents;
 
 /// Length of the parts in which packs of directories are read. A directory is seldom wanted alone,
 /// and a request for a few KiB takes as long as one for this much.

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use crate::access::reader::BlockReader;
-use crate::error::{Error, Result};
-use crate::format::entry::{self, Piece};
+use tabane_format::entry::{self, Piece};
+use tabane_format::{Error, Result};
 use tabane_index::Index;
 use tabane_storage::Id;
 

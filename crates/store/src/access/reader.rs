@@ -8,10 +8,10 @@ use tabane_engine::Pool;
 
 use crate::access::nearby::Window;
 use crate::access::repository::Repository;
-use crate::error::{Error, Result};
-use crate::format::entry::{Entry, Piece};
-use crate::format::pack::SegmentReader;
-use crate::format::tree;
+use tabane_format::entry::{Entry, Piece};
+use tabane_format::pack::SegmentReader;
+use tabane_format::tree;
+use tabane_format::{Error, Result};
 use tabane_index::{BlockKind, BlockLocation, Index};
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};

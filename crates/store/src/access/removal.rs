@@ -23,8 +23,8 @@
 use std::collections::BTreeSet;
 
 use crate::access::repository::Repository;
-use crate::error::Result;
-pub use crate::format::removal::{Removal, Removals};
+use tabane_format::Result;
+pub use tabane_format::removal::{Removal, Removals};
 use tabane_storage::{Id, Listed, Name, ObjectKind};
 
 /// IDs of all removals in the storage.

@@ -12,17 +12,17 @@ use crate::access::index_source::{self, IndexSource};
 use crate::access::memory::{Memory, Recalled};
 use crate::access::nearby::Nearby;
 use crate::access::removal;
-use crate::error::{Error, Result};
-use crate::format::chunker::{Chunker, Chunking};
-use crate::format::config::{Config, parse_block_hash};
-use crate::format::copies;
-use crate::format::crypto::{
+use tabane_format::chunker::{Chunker, Chunking};
+use tabane_format::config::{Config, parse_block_hash};
+use tabane_format::copies;
+use tabane_format::crypto::{
     FORMAT, HEADER_LEN, MasterKey, OBJECT_FORMAT, ObjectKey, format_of, parse_header,
 };
-use crate::format::key::{self, KdfCost, Password, Unwrapped};
-use crate::format::keyring::{Keyring, Unsealed, if_genuine};
-use crate::format::removal::{Removal, Removals};
-use crate::format::writer_key::WriterId;
+use tabane_format::key::{self, KdfCost, Password, Unwrapped};
+use tabane_format::keyring::{Keyring, Unsealed, if_genuine};
+use tabane_format::removal::{Removal, Removals};
+use tabane_format::writer_key::WriterId;
+use tabane_format::{Error, Result};
 use tabane_index::{Cache, Index, IndexSegment, PackContents, PackEntry};
 use tabane_storage::Id;
 use tabane_storage::sync::{both, lock, try_each};

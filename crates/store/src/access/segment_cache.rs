@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use crate::access::reader::BlockReader;
 use crate::access::repository::Repository;
-use crate::error::{Error, Result};
-use crate::format::entry::{Entry, Piece};
-use crate::format::tree;
+use tabane_format::entry::{Entry, Piece};
+use tabane_format::tree;
+use tabane_format::{Error, Result};
 use tabane_index::{BlockLocation, Index};
 use tabane_storage::sync::lock;
 use tabane_storage::{Id, StorageErrorKind};

@@ -5,9 +5,9 @@ use tabane_storage::{Id, Name, ObjectKind};
 
 use crate::access::forgotten;
 use crate::access::repository::Repository;
-use crate::error::{Error, Result};
+use tabane_format::{Error, Result};
 
-pub use crate::format::snapshot::*;
+pub use tabane_format::snapshot::*;
 
 /// Readable snapshots, and the errors of the others.
 #[derive(Debug, Default)]

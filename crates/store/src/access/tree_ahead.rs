@@ -5,8 +5,8 @@ use std::sync::{Condvar, Mutex};
 
 use crate::access::reader::BlockReader;
 use crate::access::repository::Repository;
-use crate::error::Result;
-use crate::format::entry::{Entry, Piece};
+use tabane_format::Result;
+use tabane_format::entry::{Entry, Piece};
 use tabane_index::Index;
 use tabane_storage::sync::lock;
 

@@ -18,14 +18,14 @@ use crate::access::examine::{Checksum, Examiner};
 use crate::access::reader::BlockReader;
 use crate::access::removal;
 use crate::access::repository::Repository;
-use crate::error::{Error, Result};
-use crate::format::compress::{Compression, Compressor};
-use crate::format::entry::{Entry, Piece};
-use crate::format::pack::{
+use tabane_format::compress::{Compression, Compressor};
+use tabane_format::entry::{Entry, Piece};
+use tabane_format::pack::{
     BlockKind, Codec, PACK_BLOCKS_MAX, PACK_LEN, PACKS_PER_INDEX, PackContents, PackKind,
     PackWriter, SEGMENT_LEN,
 };
-use crate::format::tree;
+use tabane_format::tree;
+use tabane_format::{Error, Result};
 use tabane_index::{Index, IndexSegment};
 use tabane_storage::Id;
 use tabane_storage::object_id;
@@ -775,7 +775,7 @@ impl Encoder {
 mod tests {
     use super::*;
     use crate::access::repository::InitOptions;
-    use crate::format::key::{KdfCost, Password};
+    use tabane_format::key::{KdfCost, Password};
     use tabane_storage::{LocalStorage, Storage};
 
     /// Stores a few blocks that `fault` damages before they are encoded; returns the run's result

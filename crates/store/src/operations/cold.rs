@@ -9,8 +9,8 @@ use tabane_storage::{Id, Name, ObjectKind, StorageErrorKind};
 
 use crate::access::browse::Browser;
 use crate::access::repository::Repository;
-use crate::error::{Error, Result};
-use crate::format::entry::{self, Entry, Kind};
+use tabane_format::entry::{self, Entry, Kind};
+use tabane_format::{Error, Result};
 
 /// Packs with contents of files.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +31,7 @@ impl Repository {
         top: &Entry,
         includes: &IncludeOptions,
     ) -> Result<Needed> {
-        let includes = Includes::new(includes)?;
+        let includes = Includes::new(includes).map_err(Error::invalid)?;
         let mut packs = BTreeSet::new();
         let mut directories = vec![(at.to_owned(), includes.select_directory(at), top.clone())];
         while let Some((path, selection, entry)) = directories.pop() {

@@ -13,11 +13,11 @@ use crate::access::reach::Reach;
 use crate::access::reader::BlockReader;
 use crate::access::repository::{Repository, Trust};
 use crate::access::snapshots;
-use crate::error::{Error, Result};
-use crate::format::compress::Compression;
-use crate::format::snapshot::Snapshot;
 use crate::operations::commit::commit;
 use crate::operations::repack::{self, Ends};
+use tabane_format::compress::Compression;
+use tabane_format::snapshot::Snapshot;
+use tabane_format::{Error, Result};
 use tabane_storage::Id;
 
 /// Options of a copy.

@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::access::browse::TreeReader;
-use crate::error::Result;
-use crate::format::entry::{Entry, Kind, blocks as blocks_of};
+use tabane_format::Result;
+use tabane_format::entry::{Entry, Kind, blocks as blocks_of};
 use tabane_storage::Id;
 
 /// A difference between two trees: an entry added, removed or changed.

@@ -15,9 +15,9 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use crate::access::browse::{Browser, TreeReader};
 use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
-use crate::error::{Error, Result};
-use crate::format::entry::{Entry, Kind, Piece, Time, blocks, content_id};
-use crate::format::snapshot::Snapshot;
+use tabane_format::entry::{Entry, Kind, Piece, Time, blocks, content_id};
+use tabane_format::snapshot::Snapshot;
+use tabane_format::{Error, Result};
 use tabane_storage::Id;
 
 /// The most directories and hits remembered; directories beyond it are read again.

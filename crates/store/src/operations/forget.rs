@@ -12,12 +12,12 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span, Timestamp, Zoned};
 
 use crate::access::repository::Repository;
-use crate::error::{Error, Result};
-use crate::format::snapshot::{Retention, Snapshot, has_tags};
-use crate::format::writer_key::WriterId;
+use tabane_format::snapshot::{Retention, Snapshot, has_tags};
+use tabane_format::writer_key::WriterId;
+use tabane_format::{Error, Result};
 use tabane_storage::{Id, Name, ObjectKind};
 
-pub use crate::format::snapshot::GroupBy;
+pub use tabane_format::snapshot::GroupBy;
 
 /// Stretches of the local calendar, of which a rule keeps the latest snapshot each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
 use crate::access::browse::{TreeReader, absolute, root};
-use crate::error::Result;
-use crate::format::entry::{Entry, Piece, content_id};
-use crate::format::snapshot::Snapshot;
+use tabane_format::Result;
+use tabane_format::entry::{Entry, Piece, content_id};
+use tabane_format::snapshot::Snapshot;
 use tabane_storage::Id;
 
 /// Finds what a path is in each of many snapshots. A directory that snapshots share is read once.

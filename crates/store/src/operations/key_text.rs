@@ -2,12 +2,12 @@
 //! text of a write-only key has no config, which that key does not open.
 
 use crate::access::repository::Repository;
-use crate::error::{Error, Result};
-use crate::format::copies;
-use crate::format::key::{self, KeyKind, Password, Unwrapped};
-use crate::format::key_text::KeyText;
-use crate::format::keyring::Keyring;
 use std::sync::Arc;
+use tabane_format::copies;
+use tabane_format::key::{self, KeyKind, Password, Unwrapped};
+use tabane_format::key_text::KeyText;
+use tabane_format::keyring::Keyring;
+use tabane_format::{Error, Result};
 use tabane_storage::{Id, Name, ObjectKind, Storage, StorageErrorKind, object_id};
 
 /// How many objects of a kind are tried to find out whose they are: some may be damaged.

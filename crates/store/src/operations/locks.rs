@@ -13,7 +13,7 @@ use tabane_storage::sync::{lock, try_each};
 use tabane_storage::{Id, Name, ObjectKind, StorageErrorKind};
 
 use crate::access::repository::Repository;
-use crate::error::{Error, Result};
+use tabane_format::{Error, Result};
 
 /// Packs that are locked, by the days on which their locks end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -8,16 +8,16 @@ use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
 use crate::access::reader::BlockReader;
 use crate::access::repository::Repository;
 use crate::access::writer::{Encoder, Writer};
-use crate::error::{Error, Result};
-use crate::format::compress::Compression;
-use crate::format::entry::{Entry, Kind, Piece};
-use crate::format::host;
-use crate::format::owners::Owners;
-use crate::format::pack::BlockKind;
-use crate::format::snapshot::{Snapshot, Summary};
-use crate::format::tally::Tally;
 use crate::operations::commit::commit;
 use jiff::Timestamp;
+use tabane_format::compress::Compression;
+use tabane_format::entry::{Entry, Kind, Piece};
+use tabane_format::host;
+use tabane_format::owners::Owners;
+use tabane_format::pack::BlockKind;
+use tabane_format::snapshot::{Snapshot, Summary};
+use tabane_format::tally::Tally;
+use tabane_format::{Error, Result};
 use tabane_storage::Id;
 
 impl Repository {

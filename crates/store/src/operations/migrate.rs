@@ -6,11 +6,11 @@
 //! is replaced, and serves until the new one is there: so the program may be killed at any moment.
 
 use crate::access::repository::Repository;
-use crate::error::{Error, Result};
-use crate::format::config::Config;
-use crate::format::copies::{self, Original};
-use crate::format::crypto::{FORMAT, format_of};
-use crate::format::key;
+use tabane_format::config::Config;
+use tabane_format::copies::{self, Original};
+use tabane_format::crypto::{FORMAT, format_of};
+use tabane_format::key;
+use tabane_format::{Error, Result};
 use tabane_storage::{Id, Name, ObjectKind, StorageErrorKind, object_id};
 
 impl Repository {

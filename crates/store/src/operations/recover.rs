@@ -9,14 +9,14 @@ use crate::access::reach::is_whole;
 use crate::access::reader::BlockReader;
 use crate::access::repository::{Repository, Trust};
 use crate::access::writer::Writer;
-use crate::error::Result;
-use crate::format::compress::Compression;
-use crate::format::entry::{Entry, Flags, Kind, Piece, time};
-use crate::format::host;
-use crate::format::pack::BlockKind;
-use crate::format::snapshot::{Filter, Snapshot, Summary};
-use crate::format::tree;
 use crate::operations::commit::commit;
+use tabane_format::Result;
+use tabane_format::compress::Compression;
+use tabane_format::entry::{Entry, Flags, Kind, Piece, time};
+use tabane_format::host;
+use tabane_format::pack::BlockKind;
+use tabane_format::snapshot::{Filter, Snapshot, Summary};
+use tabane_format::tree;
 use tabane_storage::{Id, ObjectKind};
 
 /// What was found again.

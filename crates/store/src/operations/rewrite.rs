@@ -10,10 +10,10 @@ use jiff::Timestamp;
 use crate::access::client::{Presence, Purpose};
 use crate::access::deep_stack::DEPTH_MAX;
 use crate::access::repository::Repository;
-use crate::error::{Error, Result};
-use crate::format::entry::{Entry, Kind, Piece};
-use crate::format::snapshot::Snapshot;
 use crate::operations::edit::{Edit, Trees, edit};
+use tabane_format::entry::{Entry, Kind, Piece};
+use tabane_format::snapshot::Snapshot;
+use tabane_format::{Error, Result};
 use tabane_patterns::{ExcludeOptions, Excludes, IncludeOptions, Includes, Selection};
 use tabane_storage::Id;
 
@@ -80,8 +80,8 @@ impl Repository {
         snapshots: &[(Id, Snapshot)],
     ) -> Result<Vec<Rewritten>> {
         let mut exclusion = Exclusion {
-            excludes: Excludes::new(&options.excludes)?,
-            includes: Includes::new(&options.includes)?,
+            excludes: Excludes::new(&options.excludes).map_err(Error::invalid)?,
+            includes: Includes::new(&options.includes).map_err(Error::invalid)?,
             options,
             tag: !options.forget,
         };

@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use crate::access::repository::Repository;
-use crate::error::{Error, Result};
-use crate::format::pack::PackContents;
+use tabane_format::pack::PackContents;
+use tabane_format::{Error, Result};
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
 

@@ -8,12 +8,12 @@ use tabane_storage::Id;
 use crate::access::client::{Presence, Purpose};
 use crate::access::repository::{Repository, Trust};
 use crate::access::writer::{self, Encoder, Writer, Written};
-use crate::error::Result;
-use crate::format::compress::Compression;
-use crate::format::entry::{Entry, Piece};
-use crate::format::pack::BlockKind;
-use crate::format::snapshot::Snapshot;
 use crate::operations::commit::commit;
+use tabane_format::Result;
+use tabane_format::compress::Compression;
+use tabane_format::entry::{Entry, Piece};
+use tabane_format::pack::BlockKind;
+use tabane_format::snapshot::Snapshot;
 
 /// Stores blocks and directories, then snapshots that consist of them.
 ///

@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use crate::access::browse::Browser;
 use crate::access::repository::Repository;
-use crate::error::{Error, Result};
-use crate::format::entry::{self, Entry, HardLink, Kind, Piece};
-use crate::format::snapshot::Snapshot;
+use tabane_format::entry::{self, Entry, HardLink, Kind, Piece};
+use tabane_format::snapshot::Snapshot;
+use tabane_format::{Error, Result};
 use tabane_storage::Id;
 use tabane_storage::ObjectKind;
 

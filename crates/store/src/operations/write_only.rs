@@ -6,13 +6,13 @@
 
 use crate::access::removal;
 use crate::access::repository::Repository;
-use crate::error::{Error, Result};
-use crate::format::config::WRITE_ONLY;
-use crate::format::copies::{self, Original};
-use crate::format::crypto::FORMAT;
-use crate::format::key::{self, KdfCost, Key, KeyKind, Password, Unwrapped};
 use crate::operations::prune;
 use tabane_engine::Algorithm;
+use tabane_format::config::WRITE_ONLY;
+use tabane_format::copies::{self, Original};
+use tabane_format::crypto::FORMAT;
+use tabane_format::key::{self, KdfCost, Key, KeyKind, Password, Unwrapped};
+use tabane_format::{Error, Result};
 use tabane_storage::Id;
 
 impl Repository {

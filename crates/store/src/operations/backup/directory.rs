@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use super::known_files::KnownFilesWriter;
 use super::parent::Whole;
 use crate::access::writer::Encoder;
-use crate::error::{Error, Result};
-use crate::format::entry::{Entry, Flags, Kind, Piece};
-use crate::format::owners::Numbers;
+use tabane_format::entry::{Entry, Flags, Kind, Piece};
+use tabane_format::owners::Numbers;
+use tabane_format::{Error, Result};
 use tabane_storage::sync::lock;
 
 /// A directory that still waits for some of its entries.

@@ -24,10 +24,10 @@ use zeroize::Zeroizing;
 
 use crate::access::private_file::{self, TEMPORARY};
 use crate::access::repository::Repository;
-use crate::error::{Error, Result};
-use crate::format::crypto::{ObjectKey, TAG_LEN};
-use crate::format::entry::{Entry, Kind, Piece, Time};
-use crate::format::tree;
+use tabane_format::crypto::{ObjectKey, TAG_LEN};
+use tabane_format::entry::{Entry, Kind, Piece, Time};
+use tabane_format::tree;
+use tabane_format::{Error, Result};
 
 const SALT_LEN: usize = 32;
 

@@ -32,11 +32,11 @@ use crate::access::removal;
 use crate::access::repository::{Repository, Trust};
 use crate::access::snapshots::{self, Origin};
 use crate::access::writer::{Writer, flush};
-use crate::error::{Error, Result};
-use crate::format::pack::BlockKind;
-use crate::format::snapshot::{Snapshot, Summary};
 use crate::operations::commit::{commit, commit_beside};
 use crate::operations::locks;
+use tabane_format::pack::BlockKind;
+use tabane_format::snapshot::{Snapshot, Summary};
+use tabane_format::{Error, Result};
 use tabane_storage::sync::both;
 use tabane_storage::{Id, Name, ObjectKind};
 
@@ -238,7 +238,7 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         .into_iter()
         .map(|path| snapshots::path_text(path))
         .collect();
-    let excludes = Excludes::new(&options.excludes)?;
+    let excludes = Excludes::new(&options.excludes).map_err(Error::invalid)?;
     if matches!(source, Source::Paths(_)) {
         point_out_itself(repository, &paths, &excludes);
     }

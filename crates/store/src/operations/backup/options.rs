@@ -9,8 +9,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tabane_storage::Id;
 
-use crate::format::compress::Compression;
-use crate::format::snapshot::{GroupBy, Retention};
+use tabane_format::compress::Compression;
+use tabane_format::snapshot::{GroupBy, Retention};
 use tabane_patterns::ExcludeOptions;
 
 /// Options of a backup.
@@ -92,7 +92,7 @@ impl Default for BackupOptions {
     /// Reads files changed since the latest snapshot of this machine and these paths, and verifies
     /// new packs.
     fn default() -> Self {
-        let here = crate::format::host::describe();
+        let here = tabane_format::host::describe();
         Self {
             excludes: ExcludeOptions::default(),
             one_file_system: false,

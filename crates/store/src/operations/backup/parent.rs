@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use tabane_storage::Id;
 
 use super::known_files::{self, KnownEntry, KnownFiles, KnownKind, Mask, Masked};
-use crate::format::entry::{Entry, Kind, Piece, Time, Xattr};
-use crate::format::snapshot::Snapshot;
+use tabane_format::entry::{Entry, Kind, Piece, Time, Xattr};
+use tabane_format::snapshot::Snapshot;
 
 /// The snapshot with which a backup compares files.
 pub enum ParentFiles {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use crate::error::{Error, Result};
+use tabane_format::{Error, Result};
 
 /// A running command, killed if dropped before its end.
 pub struct Producer {

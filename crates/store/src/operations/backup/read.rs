@@ -17,8 +17,8 @@ use tabane_files::read;
 use super::directory::Place;
 use super::run::Run;
 use crate::access::writer::Encoder;
-use crate::error::Result;
-use crate::format::entry::{Entry, Found, Kind, Piece, Xattr};
+use tabane_format::Result;
+use tabane_format::entry::{Entry, Found, Kind, Piece, Xattr};
 use tabane_storage::Outcome;
 use tabane_storage::sync::lock;
 

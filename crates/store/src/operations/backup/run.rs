@@ -15,8 +15,8 @@ use super::options::BackupOptions;
 use crate::access::buffers::Buffers;
 use crate::access::repository::Repository;
 use crate::access::writer::{Encoder, Writer};
-use crate::error::{Error, Result};
-use crate::format::entry::{Entry, Time, Xattr};
+use tabane_format::entry::{Entry, Time, Xattr};
+use tabane_format::{Error, Result};
 use tabane_patterns::{Excludes, Problem};
 
 /// What the threads of a backup share.

@@ -13,8 +13,8 @@ use tabane_files::read;
 use super::run::Run;
 use super::walk::Targets;
 use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
-use crate::error::Result;
-use crate::format::entry::{Found, Kind};
+use tabane_format::Result;
+use tabane_format::entry::{Found, Kind};
 use tabane_patterns::Scope;
 
 /// Age of a backup from which on its source is counted: a shorter one is over before anybody

@@ -22,9 +22,9 @@ use super::run::{Run, cannot_read};
 use crate::access::deep_stack::DEPTH_MAX;
 use crate::access::reader::BlockReader;
 use crate::access::writer::Encoder;
-use crate::error::{Error, Result};
-use crate::format::entry::{self, Entry, Flags, Found, Kind, Piece};
-use crate::format::tally::Tally;
+use tabane_format::entry::{self, Entry, Flags, Found, Kind, Piece};
+use tabane_format::tally::Tally;
+use tabane_format::{Error, Result};
 use tabane_patterns::Scope;
 use tabane_storage::Outcome;
 

@@ -1,8 +1,8 @@
 //! The bytes of a file, piece by piece.
 
 use crate::access::browse::TreeReader;
-use crate::error::Result;
-use crate::format::entry::Piece;
+use tabane_format::Result;
+use tabane_format::entry::Piece;
 
 /// Bytes of blocks that are announced before they are read.
 const AHEAD_LEN: u64 = 4 << 20;

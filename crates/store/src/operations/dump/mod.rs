@@ -12,9 +12,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::access::browse::{PathEntry, TreeReader, Walk};
-use crate::error::{Error, Result};
-use crate::format::entry::{Entry, Kind, Piece};
-use crate::format::snapshot::Snapshot;
+use tabane_format::entry::{Entry, Kind, Piece};
+use tabane_format::snapshot::Snapshot;
+use tabane_format::{Error, Result};
 
 use content::Content;
 

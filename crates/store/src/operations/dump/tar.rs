@@ -12,9 +12,9 @@ use ::tar::{Builder, EntryType, Header};
 use super::Format;
 use super::acl::AccessList;
 use super::sparse::SparseMap;
-use crate::error::Result;
-use crate::format::entry::{Entry, HardLink, Kind, Piece, Time, Xattr};
-use crate::format::snapshot::Snapshot;
+use tabane_format::Result;
+use tabane_format::entry::{Entry, HardLink, Kind, Piece, Time, Xattr};
+use tabane_format::snapshot::Snapshot;
 
 /// The end of an archive: two empty blocks.
 const END_LEN: usize = 1024;

@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::Format;
-use crate::error::Result;
-use crate::format::entry::{Entry, Kind, Piece};
+use tabane_format::Result;
+use tabane_format::entry::{Entry, Kind, Piece};
 
 /// Bytes of a stored block of the method "deflated".
 const STORED_LEN_MAX: usize = 0xffff;

@@ -2,8 +2,8 @@
 
 use std::str::FromStr;
 
-use crate::error::Error;
-use crate::format::pack::{BlockKind, PACK_LEN};
+use tabane_format::Error;
+use tabane_format::pack::{BlockKind, PACK_LEN};
 use tabane_storage::Id;
 
 /// The most unused bytes in packs.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::access::removal;
 use crate::access::repository::Repository;
-use crate::error::{Error, Result};
+use tabane_format::{Error, Result};
 use tabane_index::{IndexSegment, PackContents};
 use tabane_storage::Id;
 use tabane_storage::sync::{both, try_each};

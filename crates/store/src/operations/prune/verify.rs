@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use crate::access::examine::Examiner;
 use crate::access::reader;
 use crate::access::repository::Repository;
-use crate::error::{Error, Result};
-use crate::format::pack::{self, PackContents};
+use tabane_format::pack::{self, PackContents};
+use tabane_format::{Error, Result};
 use tabane_storage::sync::lock;
 use tabane_storage::{Id, Name, ObjectKind};
 

@@ -2,8 +2,8 @@
 
 use crate::access::client::Presence;
 use crate::access::repository::Repository;
-use crate::error::Result;
 use crate::operations::prune;
+use tabane_format::Result;
 
 /// Announces a repair; a prune and a repair exclude each other.
 pub fn exclusive(repository: &Repository, dry_run: bool) -> Result<Option<Presence>> {

@@ -10,11 +10,11 @@ use super::options::RepairOptions;
 use crate::access::removal;
 use crate::access::repository::Repository;
 use crate::access::writer::{Encoder, Writer, flush};
-use crate::error::{Error, Result};
-use crate::format::compress::Compression;
-use crate::format::pack::{self, BlockKind, PackContents, SegmentReader};
 use crate::operations::prune;
 use crate::operations::salvage::salvage;
+use tabane_format::compress::Compression;
+use tabane_format::pack::{self, BlockKind, PackContents, SegmentReader};
+use tabane_format::{Error, Result};
 use tabane_index::Index;
 use tabane_storage::{Id, Name, ObjectKind};
 

@@ -22,8 +22,8 @@ use super::plan::attribute_errors;
 use super::run::Run;
 use super::there;
 use crate::access::reader::{self, BlockReader};
-use crate::error::{Error, Result};
-use crate::format::entry::{Entry, Kind, Piece};
+use tabane_format::entry::{Entry, Kind, Piece};
+use tabane_format::{Error, Result};
 use tabane_storage::sync::lock;
 use tabane_storage::{Id, Outcome};
 

@@ -22,9 +22,9 @@ use std::sync::{Arc, Mutex};
 
 use crate::access::client::{Presence, Purpose};
 use crate::access::repository::Repository;
-use crate::error::{Error, Result};
-use crate::format::owners::Renumbering;
-use crate::format::snapshot::Snapshot;
+use tabane_format::owners::Renumbering;
+use tabane_format::snapshot::Snapshot;
+use tabane_format::{Error, Result};
 use tabane_patterns::Includes;
 use tabane_storage::Id;
 use tabane_storage::sync::lock;
@@ -65,7 +65,7 @@ impl Repository {
             failure: Mutex::default(),
             open_files: AtomicU32::new(0),
         });
-        let includes = Includes::new(&run.options.includes)?;
+        let includes = Includes::new(&run.options.includes).map_err(Error::invalid)?;
         if snapshot.summary.total_bytes > 0 && run.options.restores_all() {
             let total = &run.counters.total_bytes;
             total.store(snapshot.summary.total_bytes, Ordering::Relaxed);

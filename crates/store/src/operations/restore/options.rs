@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::format::entry::Entry;
+use tabane_format::entry::Entry;
 use tabane_patterns::IncludeOptions;
 
 /// Options of a restore.

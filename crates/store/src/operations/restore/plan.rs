@@ -25,9 +25,9 @@ use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
 use crate::access::reader::BlockReader;
 use crate::access::snapshots::path_text;
 use crate::access::tree_ahead::{TreesAhead, with_trees_ahead};
-use crate::error::{Error, Result};
-use crate::format::entry::{Entry, HardLink, Kind};
-use crate::format::snapshot::Snapshot;
+use tabane_format::entry::{Entry, HardLink, Kind};
+use tabane_format::snapshot::Snapshot;
+use tabane_format::{Error, Result};
 use tabane_patterns::{Includes, Selection};
 use tabane_storage::{Id, Outcome};
 

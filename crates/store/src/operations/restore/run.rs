@@ -12,9 +12,9 @@ use tabane_storage::sync::lock;
 use super::options::RestoreOptions;
 use super::xattrs::XattrFilter;
 use crate::access::repository::Repository;
-use crate::error::Error;
-use crate::format::entry::Entry;
-use crate::format::owners::Renumbering;
+use tabane_format::Error;
+use tabane_format::entry::Entry;
+use tabane_format::owners::Renumbering;
 
 /// The result of a restore, or of its dry run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

@@ -7,7 +7,7 @@ use tabane_files::beneath::in_directory;
 use tabane_files::read;
 use tabane_storage::Outcome;
 
-use crate::format::entry::{Entry, Kind};
+use tabane_format::entry::{Entry, Kind};
 
 /// The target's entry at `path`, without content; `None` if missing or unreadable.
 pub fn find(target: &OwnedFd, path: &Path) -> Option<Entry> {

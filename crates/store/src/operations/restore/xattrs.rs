@@ -2,9 +2,9 @@
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
-use crate::error::{Error, Result};
-use crate::format::entry::Entry;
 use crate::operations::restore::RestoreOptions;
+use tabane_format::entry::Entry;
+use tabane_format::{Error, Result};
 
 /// Chooses extended attributes by name.
 #[derive(Debug, Default)]

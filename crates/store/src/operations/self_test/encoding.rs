@@ -1,13 +1,13 @@
 //! Self-tests of cutting, naming, compressing and sealing.
 
 use super::outcome::{Outcome, noise, same, sha256_of_aws_lc};
-use crate::format::chunker::{Chunker, Chunking};
-use crate::format::compress::{Compression, Compressor};
-use crate::format::config::BLOCK_HASHES;
-use crate::format::crypto::{MasterKey, ObjectKey, TAG_LEN};
-use crate::format::key::Unwrapped;
-use crate::format::keyring::Keyring;
-use crate::format::pack::{BlockKind, PackWriter, SegmentReader, read_contents};
+use tabane_format::chunker::{Chunker, Chunking};
+use tabane_format::compress::{Compression, Compressor};
+use tabane_format::config::BLOCK_HASHES;
+use tabane_format::crypto::{MasterKey, ObjectKey, TAG_LEN};
+use tabane_format::key::Unwrapped;
+use tabane_format::keyring::Keyring;
+use tabane_format::pack::{BlockKind, PackWriter, SegmentReader, read_contents};
 use tabane_storage::Id;
 
 /// Checks AES-256-GCM, SHA-256, Zstandard, packs and the chunker.
@@ -76,7 +76,7 @@ fn packs() -> Result<(), String> {
     let read = read_contents(&keys, &bytes, "a pack").map_err(|error| error.to_string())?;
     same("the footer", &read, &contents)?;
     let key = master.object_key(tabane_storage::ObjectKind::Pack, &contents.salt);
-    let mut at = crate::format::crypto::HEADER_LEN;
+    let mut at = tabane_format::crypto::HEADER_LEN;
     let mut reader = SegmentReader::default();
     for (number, (segment, raw)) in contents.segments.iter().zip(&segments).enumerate() {
         let end = at + segment.stored_len as usize;

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use super::outcome::{Outcome, noise};
 use crate::access::repository::{InitOptions, Repository};
-use crate::error::Result;
-use crate::format::key::KdfCost;
 use crate::operations::backup::{self, BackupOptions, Parent};
 use crate::operations::check::{CheckOptions, ReadData};
 use crate::operations::restore::RestoreOptions;
+use tabane_format::Result;
+use tabane_format::key::KdfCost;
 use tabane_storage::LocalStorage;
 use tabane_storage::Progress;
 use tabane_storage::random;

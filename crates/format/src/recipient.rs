@@ -7,7 +7,7 @@ use ml_kem::kem::{Decapsulate, KeyExport};
 use ml_kem::{Ciphertext, DecapsulationKey768, MlKem768};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::format::crypto::MasterKey;
+use crate::crypto::MasterKey;
 
 /// Length of a public key of X25519 in bytes.
 pub const X25519_LEN: usize = 32;
@@ -28,7 +28,9 @@ pub type SharedSecret = Zeroizing<[u8; 64]>;
 /// The public halves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipient {
+    /// Of X25519.
     pub x25519: [u8; X25519_LEN],
+    /// Of ML-KEM-768.
     pub ml_kem: Box<[u8; ML_KEM_LEN]>,
 }
 

@@ -17,15 +17,15 @@ use tabane_index::{BlockKind, PackKind, PageKey, PageKeys};
 use tabane_storage::{ObjectKind, random};
 use zeroize::Zeroizing;
 
-use crate::error::{Error, Result};
-use crate::format::config::Config;
-use crate::format::crypto::{
+use crate::config::Config;
+use crate::crypto::{
     HEADER_LEN, MasterKey, OBJECT_FORMAT, ObjectKey, ObjectSalt, RECIPIENT_FORMAT, SIGNED_FORMAT,
     Secret, WRITER_FORMAT, derive, format_of, header, parse_header, salt_of,
 };
-use crate::format::key::Unwrapped;
-use crate::format::recipient::{ENCAPSULATION_LEN, RecipientKey, object_key_secret};
-use crate::format::writer_key::{WRITER_ID_LEN, WriterId, WriterKey};
+use crate::error::{Error, Result};
+use crate::key::Unwrapped;
+use crate::recipient::{ENCAPSULATION_LEN, RecipientKey, object_key_secret};
+use crate::writer_key::{WRITER_ID_LEN, WriterId, WriterKey};
 
 /// Length of a signature of Ed25519 in bytes.
 const SIGNATURE_LEN: usize = 64;
@@ -59,6 +59,7 @@ struct Derived {
 /// The payload of an object.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unsealed {
+    /// What was sealed.
     pub payload: Vec<u8>,
     /// The write-only key that sealed it; nothing for the master key.
     pub writer: Option<WriterId>,
@@ -74,9 +75,13 @@ pub fn if_genuine<T: Default>(read: Result<T>) -> Result<T> {
 
 /// What a new pack begins with, and its key.
 pub struct PackStart {
+    /// Its first bytes.
     pub head: Vec<u8>,
+    /// What makes its key another than those of other objects.
     pub salt: ObjectSalt,
+    /// Whose key it has.
     pub kind: PackKind,
+    /// What seals its segments.
     pub key: ObjectKey,
 }
 

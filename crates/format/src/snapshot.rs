@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tabane_storage::Id;
 
+use crate::entry::Piece;
 use crate::error::{Error, Result};
-use crate::format::entry::Piece;
-use crate::format::owners::Owners;
-use crate::format::writer_key::WriterId;
+use crate::owners::Owners;
+use crate::writer_key::WriterId;
 
 /// The contents of a snapshot's object, sealed JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -24,7 +24,9 @@ const LINE_CHECK_LEN: usize = 2;
 /// A config and a key, each as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyText {
+    /// The object `config`.
     pub config: Vec<u8>,
+    /// One object of `keys/`.
     pub key: Vec<u8>,
 }
 

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use crate::error::Error;
-use crate::format::pack::Codec;
+use crate::pack::Codec;
 
 /// Levels of compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

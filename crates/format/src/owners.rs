@@ -6,7 +6,7 @@ use nix::unistd::{Gid, Group, Uid, User};
 use serde::{Deserialize, Serialize};
 use tabane_files::acl::{self, Who};
 
-use crate::format::entry::Entry;
+use crate::entry::Entry;
 
 /// The names that the owners in a snapshot had on its machine, by their numbers. Those without a
 /// name are left out.
@@ -20,14 +20,14 @@ pub struct Owners {
 
 /// The numbers of the users and groups that entries have, and that their ACLs name.
 #[derive(Debug, Default)]
-pub(crate) struct Numbers {
+pub struct Numbers {
     users: BTreeSet<u32>,
     groups: BTreeSet<u32>,
 }
 
 impl Numbers {
     /// Adds those of an entry.
-    pub(crate) fn add(&mut self, entry: &Entry) {
+    pub fn add(&mut self, entry: &Entry) {
         self.users.insert(entry.uid);
         self.groups.insert(entry.gid);
         for who in acl::named(&entry.xattrs) {
@@ -39,7 +39,7 @@ impl Numbers {
     }
 
     /// Their names on this machine.
-    pub(crate) fn names(&self) -> Owners {
+    pub fn names(&self) -> Owners {
         let user = |number| User::from_uid(Uid::from_raw(number)).ok().flatten();
         let group = |number| Group::from_gid(Gid::from_raw(number)).ok().flatten();
         let users = self.users.iter();
@@ -57,14 +57,14 @@ impl Numbers {
 
 /// The numbers that owners of a snapshot have on this machine, where these are others.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Renumbering {
+pub struct Renumbering {
     users: BTreeMap<u32, u32>,
     groups: BTreeMap<u32, u32>,
 }
 
 impl Renumbering {
     /// The numbers on this machine.
-    pub(crate) fn here(owners: &Owners) -> Self {
+    pub fn here(owners: &Owners) -> Self {
         let user = |name: &str| Some(User::from_name(name).ok()??.uid.as_raw());
         let group = |name: &str| Some(Group::from_name(name).ok()??.gid.as_raw());
         Self::by(owners, user, group)
@@ -91,7 +91,7 @@ impl Renumbering {
     }
 
     /// Gives an entry, and those that its ACLs name, the numbers of this machine.
-    pub(crate) fn apply(&self, entry: &mut Entry) {
+    pub fn apply(&self, entry: &mut Entry) {
         if self.users.is_empty() && self.groups.is_empty() {
             return;
         }

@@ -10,10 +10,10 @@
 //! Segment `i` is sealed under nonce `i + 1`, the footer (a [`PackContents`] in postcard's
 //! encoding) under nonce 0.
 
+use crate::crypto::{HEADER_LEN, ObjectKey, RECIPIENT_FORMAT, TAG_LEN, format_of, salt_of};
 use crate::error::{Error, Result};
-use crate::format::crypto::{HEADER_LEN, ObjectKey, RECIPIENT_FORMAT, TAG_LEN, format_of, salt_of};
-use crate::format::keyring::{Keyring, pack_header};
-use crate::format::recipient::ENCAPSULATION_LEN;
+use crate::keyring::{Keyring, pack_header};
+use crate::recipient::ENCAPSULATION_LEN;
 use tabane_index::PACK_TRAILER_LEN;
 use tabane_storage::Id;
 use tabane_storage::{Name, OBJECT_LEN_MAX, ObjectKind, Storage};

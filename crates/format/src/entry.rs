@@ -9,7 +9,7 @@ use tabane_storage::{Id, object_id};
 /// An entry of a directory; the contents of files and directories are pieces.
 ///
 /// A file's pieces add up to its size. A directory's pieces hold a list of entries (see
-/// [`crate::format::tree`]), and none is a hole.
+/// [`crate::tree`]), and none is a hole.
 pub type Entry = tabane_files::Entry<Vec<Piece>>;
 
 /// An entry as found on disk.
@@ -25,7 +25,7 @@ pub enum Piece {
     Block {
         /// Digest of the bytes.
         id: Id,
-        /// Length in bytes, at most [`crate::format::chunker::BLOCK_LEN_MAX`].
+        /// Length in bytes, at most [`crate::chunker::BLOCK_LEN_MAX`].
         len: u32,
     },
     /// Zeros that the source had as a hole, and that are a hole again when restored.
@@ -76,7 +76,7 @@ pub fn blocks(entry: &Entry) -> impl Iterator<Item = (Id, u32)> + Clone + '_ {
 }
 
 /// One ID for the content of a directory: that of its block, if it has one.
-pub(crate) fn content_id(content: &[Piece]) -> Id {
+pub fn content_id(content: &[Piece]) -> Id {
     let ids: Vec<Id> = content.iter().filter_map(Piece::block).collect();
     match &ids[..] {
         [id] => *id,

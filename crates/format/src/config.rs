@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tabane_engine::Algorithm;
 
-use crate::format::chunker::Chunking;
+use crate::chunker::Chunking;
 use tabane_storage::Id;
 
 /// The hashes that may name blocks. Their digests fit an [`Id`]; matches of SHA-1, which has known

@@ -4,8 +4,8 @@
 //! The list is cut into blocks as a file is, so that a change in a directory of a million names
 //! stores little.
 
+use crate::entry::{Entry, Flags, Kind, Piece};
 use crate::error::{Error, Result};
-use crate::format::entry::{Entry, Flags, Kind, Piece};
 
 /// A directory that begins with this byte has flags behind each entry. No entry begins with it,
 /// since no name is empty.

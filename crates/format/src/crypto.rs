@@ -4,7 +4,7 @@
 //! format, and a salt of 32. Its key is HKDF-SHA-256 (RFC 5869) of a secret with that salt, its
 //! parts are sealed with AES-256-GCM (NIST SP 800-38D) under the nonces 0, 1, 2, …: a key is used
 //! for one object only, so no nonce repeats. Which secret that is, the format says: the master key
-//! for [`OBJECT_FORMAT`], another for those of [`crate::format::keyring`].
+//! for [`OBJECT_FORMAT`], another for those of [`crate::keyring`].
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ pub struct MasterKey([u8; KEY_LEN]);
 
 /// A secret of 32 bytes.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
-pub struct Secret(pub(crate) [u8; 32]);
+pub struct Secret(pub [u8; 32]);
 
 /// The key of one object.
 #[derive(Clone)]
@@ -113,14 +113,14 @@ impl MasterKey {
     }
 
     /// The secret by which a storage can prove what it stored.
-    pub(crate) fn storage_secret(&self) -> Secret {
+    pub fn storage_secret(&self) -> Secret {
         let mut secret = Secret([0; 32]);
         self.derive(b"tabane/2 cell tags", &mut secret.0);
         secret
     }
 
     /// Wraps this key with the key that a password gave; `wrapping` must never wrap twice.
-    pub(crate) fn wrap(&self, wrapping: &ObjectKey) -> Vec<u8> {
+    pub fn wrap(&self, wrapping: &ObjectKey) -> Vec<u8> {
         let mut bytes = self.0.to_vec();
         wrapping.seal(0, &mut bytes, 0);
         bytes
@@ -144,7 +144,7 @@ impl PageKey for ObjectKey {
 
 impl ObjectKey {
     /// A key from 32 secret bytes.
-    pub(crate) fn new(key: &[u8; KEY_LEN]) -> Self {
+    pub fn new(key: &[u8; KEY_LEN]) -> Self {
         let key = UnboundKey::new(&AES_256_GCM, key).expect("the length is right");
         Self(Arc::new(LessSafeKey::new(key)))
     }
@@ -156,7 +156,7 @@ impl ObjectKey {
     }
 
     /// As [`ObjectKey::derived`], for other bytes than the rest of the header.
-    pub(crate) fn derived_for(secret: &[u8], header: &[u8; HEADER_LEN], info: &[u8]) -> Self {
+    pub fn derived_for(secret: &[u8], header: &[u8; HEADER_LEN], info: &[u8]) -> Self {
         let mut key = [0; KEY_LEN];
         derive(secret, &header[SALT_AT..], info, &mut key);
         let object_key = Self::new(&key);
@@ -165,7 +165,7 @@ impl ObjectKey {
     }
 
     /// A whole object of one part: `head`, and the sealed payload.
-    pub(crate) fn seal_whole(&self, head: &[&[u8]], payload: &[&[u8]]) -> Vec<u8> {
+    pub fn seal_whole(&self, head: &[&[u8]], payload: &[&[u8]]) -> Vec<u8> {
         let mut bytes = head.concat();
         let start = bytes.len();
         let len: usize = payload.iter().map(|part| part.len()).sum();
@@ -178,7 +178,7 @@ impl ObjectKey {
     }
 
     /// Undoes [`ObjectKey::seal_whole`], for a head of this length.
-    pub(crate) fn open_whole(&self, bytes: &mut [u8], head: usize, what: &str) -> Result<Vec<u8>> {
+    pub fn open_whole(&self, bytes: &mut [u8], head: usize, what: &str) -> Result<Vec<u8>> {
         let payload = bytes
             .get_mut(head..)
             .and_then(|sealed| self.open(0, sealed));

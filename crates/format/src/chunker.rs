@@ -14,8 +14,8 @@
 use serde::{Deserialize, Serialize};
 use tabane_lanes::gear::Gear;
 
+use crate::crypto::derive;
 use crate::error::{Error, Result};
-use crate::format::crypto::derive;
 use tabane_storage::Id;
 
 /// Bytes of a block at most.

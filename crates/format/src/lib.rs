@@ -1,4 +1,5 @@
-//! What is stored: the bytes of every object, and how files become blocks.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
 
 pub mod chunker;
 pub mod compress;
@@ -6,6 +7,7 @@ pub mod config;
 pub mod copies;
 pub mod crypto;
 pub mod entry;
+mod error;
 pub mod forgotten;
 pub mod host;
 pub mod key;
@@ -19,3 +21,5 @@ pub mod snapshot;
 pub mod tally;
 pub mod tree;
 pub mod writer_key;
+
+pub use error::{Error, Result};

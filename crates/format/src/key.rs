@@ -4,9 +4,9 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::crypto::{MasterKey, OBJECT_FORMAT, ObjectKey, Secret, parse_header};
 use crate::error::{Error, Result};
-use crate::format::crypto::{MasterKey, OBJECT_FORMAT, ObjectKey, Secret, parse_header};
-use crate::format::writer_key::{WriterId, WriterKey};
+use crate::writer_key::{WriterId, WriterKey};
 use tabane_storage::Id;
 use tabane_storage::sync::try_each;
 use tabane_storage::{Name, ObjectKind, Storage, StorageErrorKind};
@@ -131,7 +131,7 @@ impl Unwrapped {
     }
 
     /// The secret by which a storage can prove what it stored.
-    pub(crate) fn storage_secret(&self) -> Secret {
+    pub fn storage_secret(&self) -> Secret {
         match self {
             Self::Master(master) => master.storage_secret(),
             Self::Writer(writer) => writer.storage.clone(),
@@ -154,7 +154,7 @@ impl Unwrapped {
 ///
 /// # Errors
 /// When the storage fails, or for an empty password.
-pub(crate) fn add(
+pub fn add(
     storage: &dyn Storage,
     secret: &Unwrapped,
     password: &Password,
@@ -167,7 +167,7 @@ pub(crate) fn add(
     }
     let salt: [u8; 16] = random();
     let wrapping = stretch(password, &salt, cost)?;
-    let host = crate::format::host::describe();
+    let host = crate::host::describe();
     let (format, kind, writer) = match secret {
         Unwrapped::Master(_) => (OBJECT_FORMAT, KeyKind::Full, None),
         Unwrapped::Writer(writer) => (WRITER_KEY_FORMAT, KeyKind::WriteOnly, Some(writer.id)),
@@ -221,7 +221,7 @@ pub fn list(storage: &dyn Storage) -> Result<Listing> {
 ///
 /// # Errors
 /// When the storage cannot be listed.
-pub(crate) fn read_all(storage: &dyn Storage) -> Result<Vec<(Id, Result<Key>)>> {
+pub fn read_all(storage: &dyn Storage) -> Result<Vec<(Id, Result<Key>)>> {
     let ids = ids(storage)?;
     let load = |&id: &Id| Ok::<_, Error>((id, load(storage, id)));
     try_each(&ids, storage.connections(), load)
@@ -236,7 +236,7 @@ pub(crate) fn read_all(storage: &dyn Storage) -> Result<Vec<(Id, Result<Key>)>> 
 /// [`Error::WrongPassword`] when none opens; [`Error::Damaged`] when one that cannot be read, or
 /// what `is_right`
 /// looks at, may be the reason.
-pub(crate) fn open(
+pub fn open(
     storage: &dyn Storage,
     keys: Vec<(Id, Result<Key>)>,
     password: &Password,
@@ -283,7 +283,7 @@ pub fn load(storage: &dyn Storage, id: Id) -> Result<Key> {
 ///
 /// # Errors
 /// [`Error::Damaged`].
-pub(crate) fn parse(id: Id, bytes: &[u8]) -> Result<Key> {
+pub fn parse(id: Id, bytes: &[u8]) -> Result<Key> {
     let name = Name::new(ObjectKind::Key, id);
     let file = serde_json::from_slice(bytes).map_err(|error| Error::damaged(name, error))?;
     Ok(Key { id, file })
@@ -303,14 +303,15 @@ pub fn find(storage: &dyn Storage, prefix: &str) -> Result<Id> {
     }
 }
 
-pub(crate) fn delete(storage: &dyn Storage, id: Id) -> Result<()> {
+/// Deletes the object of a key.
+pub fn delete(storage: &dyn Storage, id: Id) -> Result<()> {
     let name = Name::new(ObjectKind::Key, id);
     storage.delete(name).map_err(Error::storage("remove", name))
 }
 
 impl Key {
     /// What the key wraps; nothing if it has another password.
-    pub(crate) fn unwrap(&self, password: &Password) -> Result<Option<Unwrapped>> {
+    pub fn unwrap(&self, password: &Password) -> Result<Option<Unwrapped>> {
         let name = Name::new(ObjectKind::Key, self.id);
         let file = &self.file;
         if file.format > WRITER_KEY_FORMAT {
@@ -348,7 +349,7 @@ impl Key {
 ///
 /// # Errors
 /// When the storage cannot be listed.
-pub(crate) fn ids(storage: &dyn Storage) -> Result<Vec<Id>> {
+pub fn ids(storage: &dyn Storage) -> Result<Vec<Id>> {
     let listed = match storage.list(ObjectKind::Key) {
         // The folder itself is lost.
         Err(error) if error.kind() == StorageErrorKind::NotFound => Vec::new(),

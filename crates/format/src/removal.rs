@@ -15,7 +15,7 @@ pub struct Removal {
 
 /// The removals of a repository at one time.
 #[derive(Clone, Debug, Default)]
-pub struct Removals(pub(crate) BTreeMap<Id, Removal>);
+pub struct Removals(pub BTreeMap<Id, Removal>);
 
 impl Removals {
     /// IDs of the removals.

@@ -2,7 +2,6 @@
 
 use std::io;
 
-use tabane_patterns::PatternError;
 use tabane_storage::Id;
 use tabane_storage::{Name, StorageError, StorageErrorKind};
 
@@ -267,6 +266,11 @@ impl Error {
         }
     }
 
+    /// An [`Error::Invalid`].
+    pub fn invalid(why: impl ToString) -> Self {
+        Self::Invalid(why.to_string())
+    }
+
     /// An [`Error::Damaged`].
     pub fn damaged(what: impl ToString, why: impl ToString) -> Self {
         Self::Damaged {
@@ -291,13 +295,7 @@ impl From<tabane_index::Error> for Error {
                 path,
                 source,
             },
-            error => Self::Invalid(error.to_string()),
+            error => Self::invalid(error),
         }
-    }
-}
-
-impl From<PatternError> for Error {
-    fn from(error: PatternError) -> Self {
-        Self::Invalid(error.to_string())
     }
 }

@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 use tabane_engine::Algorithm;
 use tabane_storage::Id;
 
-use crate::format::chunker::{Chunker, Chunking};
-use crate::format::config::{Config, WRITE_ONLY, parse_block_hash};
-use crate::format::crypto::Secret;
-use crate::format::recipient::{ML_KEM_LEN, Recipient, X25519_LEN};
+use crate::chunker::{Chunker, Chunking};
+use crate::config::{Config, WRITE_ONLY, parse_block_hash};
+use crate::crypto::Secret;
+use crate::recipient::{ML_KEM_LEN, Recipient, X25519_LEN};
 
 /// Length of a [`WriterId`] in bytes.
 pub const WRITER_ID_LEN: usize = 16;
 
 /// Names a write-only key. The key keeps it when its password is changed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WriterId(pub(crate) [u8; WRITER_ID_LEN]);
+pub struct WriterId(pub [u8; WRITER_ID_LEN]);
 
 /// What a write-only key wraps.
 #[derive(Clone)]
