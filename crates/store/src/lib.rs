@@ -21,8 +21,8 @@ pub use operations::repair::RepairOptions;
 pub use operations::restore::RestoreOptions;
 pub use operations::rewrite::RewriteOptions;
 pub use operations::{
-    backup, check, copy, diff, dump, find, forget, history, prune, recover, repair, restore,
-    rewrite, self_test, snapshot_writer, stats,
+    backup, check, content, copy, diff, dump, find, forget, history, prune, recover, repair,
+    restore, rewrite, self_test, snapshot_writer, stats,
 };
 pub use tabane_engine::Algorithm;
 pub use tabane_format::config::{BLOCK_HASHES, Config, parse_block_hash};

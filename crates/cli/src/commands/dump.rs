@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use tabane_archive::Archive;
 use tabane_store::browse::Browser;
 use tabane_store::client::{Presence, Purpose};
-use tabane_store::dump::{self, Archive, DumpError};
+use tabane_store::dump::{self, DumpError};
 
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};

@@ -4,6 +4,7 @@ pub mod backup;
 pub mod check;
 mod cold;
 pub mod commit;
+pub mod content;
 pub mod copy;
 pub mod diff;
 pub mod dump;

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde_json::Value;
+use tabane_archive::Archive;
 use tabane_index::Cache;
 use tabane_index::PageKeys;
 use tabane_index::{Index, IndexSegment};
@@ -753,8 +754,8 @@ fn directory(input: &[u8]) {
     }
     let shared = Arc::new(snapshot.clone());
     for mut archive in [
-        dump::Archive::tar(shared, Path::new("/"), root.clone()),
-        dump::Archive::zip(Path::new("/"), root.clone()),
+        Archive::tar(shared, Path::new("/"), root.clone()),
+        Archive::zip(Path::new("/"), root.clone()),
     ] {
         let mut len = 0;
         // A hole can be longer than any patience.

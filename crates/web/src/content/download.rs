@@ -8,8 +8,8 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
+use tabane_archive::Archive;
 use tabane_store::client::{Presence, Purpose};
-use tabane_store::dump::Archive;
 use tabane_store::entry::{Entry, Kind, Piece};
 use tabane_store::file_reader::FileReader;
 

@@ -11,9 +11,9 @@ use crc_fast::{CrcAlgorithm, Digest};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::Format;
-use tabane_format::Result;
-use tabane_format::entry::{Entry, Kind, Piece};
+use crate::Format;
+use tabane_store::Result;
+use tabane_store::entry::{Entry, Kind, Piece};
 
 /// Bytes of a stored block of the method "deflated".
 const STORED_LEN_MAX: usize = 0xffff;

@@ -3,7 +3,7 @@
 //! A member begins with a map: the number of regions, then offset and length of each, as decimal
 //! numbers with line breaks, padded with zeros to whole blocks. The bytes of the regions follow.
 
-use tabane_format::entry::Piece;
+use tabane_store::entry::Piece;
 
 /// Length in bytes of a block of an archive.
 const BLOCK_LEN: u64 = 512;

@@ -1,65 +1,22 @@
-//! Writes files and directories of a snapshot as a stream.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
 
 mod acl;
-mod content;
 mod sparse;
 mod tar;
 mod zip;
 
 use std::collections::VecDeque;
-use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::access::browse::{PathEntry, TreeReader, Walk};
-use tabane_format::entry::{Entry, Kind, Piece};
-use tabane_format::snapshot::Snapshot;
-use tabane_format::{Error, Result};
-
-use content::Content;
+use tabane_store::browse::{PathEntry, TreeReader, Walk};
+use tabane_store::content::Content;
+use tabane_store::entry::{Entry, Piece};
+use tabane_store::{Result, Snapshot};
 
 /// Bytes of an archive that are made at a time, or more by one block.
 const CHUNK_LEN: usize = 512 << 10;
-
-/// Errors of a dump.
-#[derive(Debug, thiserror::Error)]
-pub enum DumpError {
-    /// The repository could not be read.
-    #[error(transparent)]
-    Repository(#[from] Error),
-    /// The stream could not be written.
-    #[error(transparent)]
-    Output(#[from] io::Error),
-}
-
-/// Writes the content of a file, holes as zeros; returns its length in bytes.
-///
-/// # Errors
-/// [`Error::WrongKind`] when `entry` is no file, or when it cannot be read or written.
-pub fn file(
-    reader: &mut impl TreeReader,
-    entry: &Entry,
-    out: &mut impl Write,
-) -> std::result::Result<u64, DumpError> {
-    let Kind::File { content, .. } = &entry.kind else {
-        let name = entry.name.escape_ascii();
-        return Err(Error::WrongKind(format!(
-            "{name} is no regular file: it has no bytes to write"
-        ))
-        .into());
-    };
-    let mut content = Content::new(content.clone());
-    let (mut bytes, mut len) = (Vec::new(), 0);
-    loop {
-        content.append(reader, CHUNK_LEN, &mut bytes)?;
-        if bytes.is_empty() {
-            return Ok(len);
-        }
-        out.write_all(&bytes)?;
-        len += bytes.len() as u64;
-        bytes.clear();
-    }
-}
 
 /// Counts of an [`Archive`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

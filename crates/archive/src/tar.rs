@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use ::tar::{Builder, EntryType, Header};
 
-use super::Format;
-use super::acl::AccessList;
-use super::sparse::SparseMap;
-use tabane_format::Result;
-use tabane_format::entry::{Entry, HardLink, Kind, Piece, Time, Xattr};
-use tabane_format::snapshot::Snapshot;
+use crate::Format;
+use crate::acl::AccessList;
+use crate::sparse::SparseMap;
+use tabane_store::Result;
+use tabane_store::Snapshot;
+use tabane_store::entry::{Entry, HardLink, Kind, Piece, Time, Xattr};
 
 /// The end of an archive: two empty blocks.
 const END_LEN: usize = 1024;
