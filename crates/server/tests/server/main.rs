@@ -4,5 +4,6 @@
 
 mod bed;
 mod intruder;
+mod liar;
 mod listening;
 mod rules;

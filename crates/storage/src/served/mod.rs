@@ -196,7 +196,7 @@ impl ServedStorage {
         match name.kind {
             ObjectKind::Config => {
                 let answer = self.ask(Operation::Get(name)).await?;
-                Ok(answer.bytes(OBJECT_LEN_MAX).await? == *bytes)
+                Ok(answer.whole().await? == *bytes)
             }
             // The name is the hash of the bytes.
             _ => Ok(self.length(name).await? == bytes.len() as u64),
@@ -265,20 +265,14 @@ impl Storage for ServedStorage {
                     Err(malformed())
                 }
             }
-            None => {
-                self.ask(Operation::Get(name))
-                    .await?
-                    .bytes(OBJECT_LEN_MAX)
-                    .await
-            }
+            None => self.ask(Operation::Get(name)).await?.whole().await,
         });
         got.map_err(|error| error.about(name))
     }
 
     fn list(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
         self.remote.run(async |_| {
-            let answer = self.ask(Operation::List(kind)).await?;
-            let bytes = answer.bytes(OBJECT_LEN_MAX).await?;
+            let bytes = self.ask(Operation::List(kind)).await?.whole().await?;
             protocol::decode_list(&bytes).ok_or_else(malformed)
         })
     }
@@ -327,6 +321,18 @@ impl Answer<'_> {
     fn length(&self) -> Option<u64> {
         let header = self.response.headers().get(protocol::LENGTH)?;
         header.to_str().ok()?.parse().ok()
+    }
+
+    /// Reads a body that is as long as the head tells, so it ends.
+    async fn whole(self) -> Result<Vec<u8>> {
+        let told = self.length().filter(|len| *len <= OBJECT_LEN_MAX);
+        let told = told.ok_or_else(malformed)?;
+        let bytes = self.bytes(told).await?;
+        if bytes.len() as u64 == told {
+            Ok(bytes)
+        } else {
+            Err(malformed())
+        }
     }
 
     /// Reads a body of at most `max` bytes.

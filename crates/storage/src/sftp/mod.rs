@@ -36,6 +36,10 @@ const FILE_MODE: u32 = 0o600;
 /// Folders that are listed at a time.
 const FOLDERS_AT_ONCE: usize = 64;
 
+/// Names in one folder, and packs in all folders: a server may make them up without end.
+const NAMES_MAX: usize = 1 << 20;
+const PACKS_MAX: usize = 16 << 20;
+
 /// Requests for the next names of a folder that are on their way at a time.
 const LISTS_AT_ONCE: usize = 4;
 
@@ -446,6 +450,7 @@ impl SftpStorage {
             match next.reply().await? {
                 Reply::Names(names) => {
                     found.extend(names);
+                    limit(found.len(), NAMES_MAX)?;
                     pending.push_back(ask().await?);
                 }
                 Reply::Status(packet::EOF, _) => break,
@@ -484,7 +489,11 @@ impl SftpStorage {
                     async move { self.list_objects(session, &folder).await }
                 });
                 let lists = stream::iter(lists).buffer_unordered(FOLDERS_AT_ONCE);
-                lists.try_concat().await
+                let add = async |mut all: Vec<Listed>, some| {
+                    all.extend::<Vec<_>>(some);
+                    limit(all.len(), PACKS_MAX).map(|()| all)
+                };
+                lists.try_fold(Vec::new(), add).await
             }
             _ => match self.list_objects(session, &path).await {
                 // The folder is made with the first object of this kind.
@@ -638,6 +647,15 @@ impl Storage for SftpStorage {
             Ok(removed)
         })
     }
+}
+
+/// Refuses a listing of too many names.
+fn limit(count: usize, max: usize) -> Result<()> {
+    if count <= max {
+        return Ok(());
+    }
+    let text = format!("the server lists more than {max} objects, which no repository has");
+    Err(StorageError::new(StorageErrorKind::Malformed, text))
 }
 
 /// Parses what a server might send, as a greeting and as an answer; returns whether it was one of
