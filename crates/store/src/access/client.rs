@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::access::repository::Repository;
+use crate::access::repository::{READ_ATTEMPTS_MAX, Repository, unsteady};
 use tabane_format::host;
 use tabane_format::{Error, Result};
 use tabane_storage::Id;
@@ -153,11 +153,12 @@ impl Presence {
     /// # Errors
     /// When the storage fails.
     pub fn others(&self) -> Result<(Vec<Seen>, SystemTime)> {
-        loop {
+        for _ in 0..READ_ATTEMPTS_MAX {
             if let Some(others) = self.others_of(list(&self.shared.repository)?)? {
                 return Ok(others);
             }
         }
+        Err(unsteady(ObjectKind::Client.name()))
     }
 
     /// As [`Presence::others`], of a list of all clients; `None` if it lacks this client, which has

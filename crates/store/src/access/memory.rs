@@ -50,6 +50,13 @@ struct Seen {
     snapshots: BTreeSet<Id>,
 }
 
+impl Seen {
+    /// Whether the records of all that was removed since are still there.
+    fn can_be_judged(&self, repository: &Repository, now: Timestamp) -> bool {
+        repository.format() > 1 && now.duration_since(self.at) <= RECORD_AGE_MIN
+    }
+}
+
 /// How a repository differs from what was seen before, though it should not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rollback {
@@ -162,6 +169,48 @@ impl Memory {
         self.read(repository).map_or(0, |seen| seen.number)
     }
 
+    /// Fails if a listing lacks snapshots that were seen before, and that nobody has removed: what
+    /// they need must not go.
+    ///
+    /// # Errors
+    /// [`Error::CannotPrune`]; when the storage fails.
+    pub(crate) fn want_all(
+        &self,
+        repository: &Repository,
+        is_listed: impl Fn(&Id) -> bool,
+    ) -> Result<()> {
+        let before = self.read(repository).unwrap_or_default();
+        let mut missing = before.snapshots.clone();
+        missing.retain(|id| !is_listed(id));
+        if missing.is_empty() || !before.can_be_judged(repository, Timestamp::now()) {
+            return Ok(());
+        }
+        for record in forgotten::read(repository)?.values() {
+            missing.retain(|id| !record.snapshots.contains_key(id));
+        }
+        let rollback = Rollback {
+            missing: missing.into_iter().collect(),
+            seen: Some(before.at),
+            ..Rollback::default()
+        };
+        let first = rollback.sentences().into_iter().next();
+        first.map_or(Ok(()), |first| Err(Error::CannotPrune(first)))
+    }
+
+    /// Remembers that these snapshots are no longer there.
+    pub(crate) fn forget(&self, repository: &Repository, snapshots: &[Id]) {
+        if let Some(mut now) = self.read(repository) {
+            now.count += 1;
+            now.snapshots.retain(|id| !snapshots.contains(id));
+            let recalled = Recalled {
+                rollback: Rollback::default(),
+                now,
+                path: self.path(repository),
+            };
+            recalled.remember(repository, None);
+        }
+    }
+
     /// Compares the repository with what was seen of it before.
     ///
     /// # Errors
@@ -220,8 +269,7 @@ impl Memory {
                 missing.remove(id);
             }
         }
-        if repository.format() == 1 || now.at.duration_since(before.at) > RECORD_AGE_MIN {
-            // Nobody has kept records for so long.
+        if !before.can_be_judged(repository, now.at) {
             missing.clear();
         }
         now.snapshots.extend(&missing);

@@ -27,10 +27,13 @@ use tabane_index::{Cache, Index, IndexSegment, PackContents, PackEntry};
 use tabane_storage::Id;
 use tabane_storage::sync::{both, lock, try_each};
 use tabane_storage::{Listed, Name, ObjectKind, Progress, Storage, StorageError, StorageErrorKind};
-use tabane_storage::{object_id, random};
+use tabane_storage::{OBJECT_LEN_MAX, object_id, random};
 
 /// Attempts to read all objects that are listed, while others are deleted.
 pub(crate) const READ_ATTEMPTS_MAX: usize = 10;
+
+/// Attempts to list what other clients change meanwhile.
+pub(crate) const LIST_ATTEMPTS_MAX: usize = 100;
 
 /// Options of a new repository.
 #[derive(Clone, Copy, Debug)]
@@ -423,6 +426,10 @@ impl Repository {
         self.memory = Some(Arc::new(memory));
     }
 
+    pub(crate) fn memory(&self) -> Option<&Memory> {
+        self.memory.as_deref()
+    }
+
     /// Compares the repository with what this machine has seen before; nothing without a memory.
     ///
     /// # Errors
@@ -582,6 +589,10 @@ impl Repository {
                 what: kind.name().to_owned(),
                 source,
             })?;
+        for object in &mut listed {
+            // Lengths that a place makes up add up, too.
+            object.len = object.len.min(OBJECT_LEN_MAX + 1);
+        }
         listed.sort_by_key(|object| object.id);
         Ok(listed)
     }
@@ -711,7 +722,7 @@ impl Repository {
     pub fn read_removals(&self) -> Result<Removals> {
         let mut known = BTreeMap::new();
         let mut listed = self.list_early(ObjectKind::Removal)?;
-        loop {
+        for _ in 0..LIST_ATTEMPTS_MAX {
             let read = |id| self.read_removal_that_counts(id);
             if let Some(removals) = self.read_listed(&listed, &mut known, read)? {
                 self.nearby
@@ -720,6 +731,7 @@ impl Repository {
             }
             listed = removal::list(self)?;
         }
+        Err(unsteady(ObjectKind::Removal.name()))
     }
 
     /// As [`Repository::read_removal`]; one that a full key did not make removes nothing.
@@ -751,13 +763,14 @@ impl Repository {
     /// When the storage fails.
     pub(crate) fn list_steadily(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
         let mut listed = self.list_early(kind)?;
-        loop {
+        for _ in 0..LIST_ATTEMPTS_MAX {
             let again = self.list_with_times(kind)?;
             if again == listed {
                 return Ok(listed);
             }
             listed = again;
         }
+        Err(unsteady(kind.name()))
     }
 
     /// A list that may have been made at any time since the repository was opened.
@@ -811,7 +824,7 @@ impl Repository {
                 _ => self.list_steadily(kind),
             });
         }
-        loop {
+        for _ in 0..LIST_ATTEMPTS_MAX {
             // The second list of a kind goes beside the first ones of those behind it.
             let (firsts, is_steady) = std::thread::scope(|scope| {
                 let mut seconds = Vec::new();
@@ -838,6 +851,7 @@ impl Repository {
                 return Ok(firsts);
             }
         }
+        Err(unsteady("objects"))
     }
 
     /// Reads all objects of a kind with `read`, several at a time, even while some are being
@@ -866,7 +880,7 @@ impl Repository {
     ) -> Result<BTreeMap<Id, T>> {
         let mut listed = self.list_early(kind)?;
         let mut vanished = BTreeSet::new();
-        loop {
+        for _ in 0..LIST_ATTEMPTS_MAX {
             // The list is made again while the objects are read: see `list_steadily`.
             let relist = || self.list_with_times(kind);
             let (again, objects) = both(self.is_far(), relist, || {
@@ -889,6 +903,7 @@ impl Repository {
             }
             listed = again;
         }
+        Err(unsteady(kind.name()))
     }
 
     /// Reads these objects with `read`, several at a time, but for those that `known` has; `None`
@@ -1179,6 +1194,18 @@ fn one_of_each<T>(read: Result<T>) -> Result<Result<T>> {
 }
 
 /// Whether an error of reading `config` means that there is no repository.
+/// The error of a place whose lists are another each time, or name what is not there.
+pub(crate) fn unsteady(what: &str) -> Error {
+    Error::Storage {
+        action: "list",
+        what: what.to_owned(),
+        source: StorageError::new(
+            StorageErrorKind::Malformed,
+            "what is listed and what is there never agree",
+        ),
+    }
+}
+
 fn is_absent(error: &StorageError) -> bool {
     matches!(
         error.kind(),

@@ -81,7 +81,11 @@ impl Repository {
             let removed = self.delete_if_there(Name::new(ObjectKind::Snapshot, *id));
             Some((*id, removed.err()?))
         };
-        Ok(ids.iter().filter_map(remove).collect())
+        let failed = ids.iter().filter_map(remove).collect();
+        if let Some(memory) = self.memory() {
+            memory.forget(self, ids);
+        }
+        Ok(failed)
     }
 
     /// Reads a snapshot.

@@ -7,7 +7,7 @@ use crate::access::client::Presence;
 use crate::access::reach::Reach;
 use crate::access::reader::BlockReader;
 use crate::access::removal;
-use crate::access::repository::{Repository, Trust};
+use crate::access::repository::{LIST_ATTEMPTS_MAX, Repository, Trust, unsteady};
 use crate::operations::repack;
 use tabane_format::snapshot::Snapshot;
 use tabane_format::{Error, Result};
@@ -77,7 +77,7 @@ impl New<'_> {
         let repository = self.repository;
         let json = serde_json::to_vec(self.snapshot).expect("a snapshot is plain data");
         let mut removals = removals.clone();
-        loop {
+        for _ in 0..LIST_ATTEMPTS_MAX {
             // What was removed since the blocks were looked up shows most often here, before
             // anything relies on them.
             // model: removal/commit/look
@@ -112,6 +112,7 @@ impl New<'_> {
                 removals.clear();
             }
         }
+        Err(unsteady(ObjectKind::Removal.name()))
     }
 
     /// Writes the snapshot and lists the removals once more: this process may have been stopped for
@@ -153,8 +154,11 @@ impl New<'_> {
     /// account.
     fn secure(&self, removals: &BTreeSet<Id>) -> Result<BTreeSet<Id>> {
         let mut secured = removals.clone();
-        // model: removal/commit/list-removals
-        while removal::names(self.repository)? != secured {
+        for _ in 0..LIST_ATTEMPTS_MAX {
+            // model: removal/commit/list-removals
+            if removal::names(self.repository)? == secured {
+                return Ok(secured);
+            }
             if self.repository.is_write_only() {
                 secured = self.unneeded(removals)?;
                 continue;
@@ -165,7 +169,7 @@ impl New<'_> {
                 result => result?,
             };
         }
-        Ok(secured)
+        Err(unsteady(ObjectKind::Removal.name()))
     }
 
     /// The removals, of which none but `known` condemns a pack: a write-only key cannot read what

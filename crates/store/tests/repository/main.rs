@@ -22,6 +22,7 @@ mod intruder;
 mod kept;
 mod kernel_files;
 mod key_text;
+mod lies;
 mod memory;
 mod restore_over;
 mod round_trip;

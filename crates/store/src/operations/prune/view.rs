@@ -78,7 +78,7 @@ impl View {
         reach: &mut Reach,
     ) -> Result<Self> {
         let mut last = None;
-        loop {
+        for _ in 0..READ_ATTEMPTS_MAX {
             let known = std::mem::take(&mut known);
             let result = Self::try_load(repository, presence, forgotten, known, reach);
             let is_complete = match &result {
@@ -105,6 +105,8 @@ impl View {
             }
             last = state;
         }
+        let why = "what the storage lists changes each time that it is asked";
+        Err(Error::CannotPrune(why.to_owned()))
     }
 
     fn try_load(
@@ -124,6 +126,9 @@ impl View {
             packs,
             clients,
         } = read_objects(repository, known)?;
+        if let Some(memory) = repository.memory() {
+            memory.want_all(repository, |id| snapshots.contains_key(id))?;
+        }
         snapshots.retain(|id, snapshot| {
             // What nobody with a key has made needs nothing.
             !forgotten.contains(id) && !matches!(snapshot, Err(Error::Foreign(_)))

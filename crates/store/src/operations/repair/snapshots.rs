@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::exclusive::exclusive;
 use super::options::RepairOptions;
 use crate::access::reader::BlockReader;
-use crate::access::repository::{Repository, Trust};
+use crate::access::repository::{LIST_ATTEMPTS_MAX, Repository, Trust, unsteady};
 use crate::operations::edit::{Edit, Trees, edit};
 use tabane_format::entry::{Entry, Kind, Piece, Time};
 use tabane_format::pack;
@@ -144,7 +144,7 @@ fn load_index(repository: &Repository) -> Result<Index> {
         Ok(listed.into_iter().map(|(id, _)| id).collect())
     };
     let mut before = packs()?;
-    loop {
+    for _ in 0..LIST_ATTEMPTS_MAX {
         let index = repository.load_index_and_lost(Trust::Any)?.0;
         let after = packs()?;
         if before.is_subset(&after) {
@@ -152,6 +152,7 @@ fn load_index(repository: &Repository) -> Result<Index> {
         }
         before = after;
     }
+    Err(unsteady(ObjectKind::Pack.name()))
 }
 
 /// The blocks of packs that the index lacks and no removal names.
