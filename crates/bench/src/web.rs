@@ -135,6 +135,8 @@ fn build(place: &Path, args: &Args) -> Result<usize> {
         progress::show(&format!("{} of {leaves} directories", leaves - left));
         let name = format!("year-{one:04}");
         top.push(directory(name.as_bytes(), crafter.directory(&middle)));
+        // An index object a year: no backup writes one of millions of blocks.
+        crafter.flush();
     }
     top.sort_by(|a, b| a.name.cmp(&b.name));
     // Each snapshot has one other directory than the one before it.
