@@ -53,6 +53,9 @@ pub fn of(error: &Error) -> Option<String> {
             "wait until it is done (if it died, `tabane unlock` removes what it left)"
         }
         Error::CannotPrune(_) => "run `tabane check`, then `tabane repair`",
+        Error::SnapshotLost(_) => {
+            "find out who can write to the repository; `tabane forget --lost` gives up what is lost"
+        }
         Error::Cache { .. } => "run the command again, or with `--no-cache`",
         Error::CacheDamaged => "`tabane cache` says where it is: remove it",
         Error::NoSnapshot(_) | Error::AmbiguousSnapshot { .. } => "`tabane snapshots` lists them",
@@ -254,6 +257,7 @@ mod tests {
             ),
             (Error::PruneRunning(text()), "`tabane unlock`"),
             (Error::CannotPrune(text()), "`tabane repair`"),
+            (Error::SnapshotLost(text()), "`tabane forget --lost`"),
             (
                 Error::Cache {
                     path: text(),

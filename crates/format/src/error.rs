@@ -158,6 +158,9 @@ pub enum Error {
     /// Something that may be needed cannot be told from what is not.
     #[error("nothing was removed, since needed blocks cannot all be found: {0}")]
     CannotPrune(String),
+    /// A snapshot that was seen before is gone, and nobody has removed it.
+    #[error("nothing was removed, since a lost snapshot may come back and need it: {0}")]
+    SnapshotLost(String),
     /// A file of the local cache cannot be read.
     #[error("cannot read the cache file {path}: {source}")]
     Cache {

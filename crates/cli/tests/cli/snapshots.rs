@@ -128,6 +128,9 @@ fn what_lost_snapshots_held_is_found_until_it_is_pruned() {
     // It holds what was lost, and the snapshot itself is missed.
     let checked = bed.run(["check", "--read-data"]);
     assert_eq!(checked.code, Some(6), "{}", checked.stderr);
+    bed.run(["prune"])
+        .fails(1, "`tabane forget --lost` gives up what is lost");
+    bed.run(["forget", "--lost"]).succeeds();
     bed.run([
         "forget",
         "--unsafe-allow-remove-all",

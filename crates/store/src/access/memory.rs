@@ -173,7 +173,7 @@ impl Memory {
     /// they need must not go.
     ///
     /// # Errors
-    /// [`Error::CannotPrune`]; when the storage fails.
+    /// [`Error::SnapshotLost`]; when the storage fails.
     pub(crate) fn want_all(
         &self,
         repository: &Repository,
@@ -194,7 +194,7 @@ impl Memory {
             ..Rollback::default()
         };
         let first = rollback.sentences().into_iter().next();
-        first.map_or(Ok(()), |first| Err(Error::CannotPrune(first)))
+        first.map_or(Ok(()), |first| Err(Error::SnapshotLost(first)))
     }
 
     /// Remembers that these snapshots are no longer there.

@@ -178,7 +178,7 @@ impl Repository {
     ///
     /// # Errors
     /// [`Error::PruneRunning`]; [`Error::CannotPrune`] when a block of a snapshot is missing or a
-    /// snapshot cannot be read; when the storage fails.
+    /// snapshot cannot be read; [`Error::SnapshotLost`]; when the storage fails.
     pub fn plan_prune(&self, options: PruneOptions) -> Result<PrunePlan> {
         let presence = if self.config().has_writers() {
             let presence = announce(self)?;

@@ -69,7 +69,7 @@ impl View {
     ///
     /// # Errors
     /// [`Error::CannotPrune`] when a block of a snapshot is missing or a snapshot cannot be read;
-    /// when the storage fails.
+    /// [`Error::SnapshotLost`]; when the storage fails.
     pub fn load(
         repository: &Repository,
         presence: Option<&Presence>,
@@ -83,7 +83,7 @@ impl View {
             let result = Self::try_load(repository, presence, forgotten, known, reach);
             let is_complete = match &result {
                 Ok(view) => view.unconfirmed.is_empty(),
-                Err(Error::CannotPrune(_)) => false,
+                Err(Error::CannotPrune(_) | Error::SnapshotLost(_)) => false,
                 Err(_) => true,
             };
             if is_complete {
