@@ -26,7 +26,10 @@ export "CFLAGS_$(echo "$target" | tr - _)=$flags"
 # As cargo auditable does it, but that the wrapper has no folder: cargo mixes that into all names of our crates.
 export RUSTC_WORKSPACE_WRAPPER=cargo-auditable
 export CARGO_AUDITABLE_ORIG_ARGS='{"offline":false,"locked":true,"frozen":false,"config":[]}'
-cargo zigbuild --locked --release --target "$target.2.28" -p tabane -p tabane-provider -p tabane-capi
+cargo zigbuild --locked --release --target "$target.2.28" -p tabane -p tabane-provider
+# By itself: cargo-auditable keeps its list in a file with the name of the crate, and the library for C is named as the
+# command is. Linked at the same time, one could get the other's list.
+cargo zigbuild --locked --release --target "$target.2.28" -p tabane-capi
 unset RUSTC_WORKSPACE_WRAPPER
 
 built=$(contrib/package/target.sh)/$target/release
