@@ -180,8 +180,8 @@ impl Memory {
         is_listed: impl Fn(&Id) -> bool,
     ) -> Result<()> {
         let before = self.read(repository).unwrap_or_default();
-        let mut missing = before.snapshots.clone();
-        missing.retain(|id| !is_listed(id));
+        let missing = before.snapshots.iter().filter(|id| !is_listed(id));
+        let mut missing: Vec<Id> = missing.copied().collect();
         if missing.is_empty() || !before.can_be_judged(repository, Timestamp::now()) {
             return Ok(());
         }
@@ -189,7 +189,7 @@ impl Memory {
             missing.retain(|id| !record.snapshots.contains_key(id));
         }
         let rollback = Rollback {
-            missing: missing.into_iter().collect(),
+            missing,
             seen: Some(before.at),
             ..Rollback::default()
         };

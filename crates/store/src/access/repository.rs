@@ -1193,7 +1193,6 @@ fn one_of_each<T>(read: Result<T>) -> Result<Result<T>> {
     }
 }
 
-/// Whether an error of reading `config` means that there is no repository.
 /// The error of a place whose lists are another each time, or name what is not there.
 pub(crate) fn unsteady(what: &str) -> Error {
     Error::Storage {
@@ -1206,6 +1205,7 @@ pub(crate) fn unsteady(what: &str) -> Error {
     }
 }
 
+/// Whether an error of reading `config` means that there is no repository.
 fn is_absent(error: &StorageError) -> bool {
     matches!(
         error.kind(),

@@ -251,9 +251,7 @@ impl KnownFilesWriter {
     }
 
     fn create_at(repository: &Repository, path: PathBuf) -> io::Result<Self> {
-        let folder = path.parent().expect("it is below the cache");
-        fs::create_dir_all(folder)?;
-        remove_leftovers(folder);
+        remove_leftovers(path.parent().expect("it is below the cache"));
         let (file, temporary) = private_file::create_beside(&path)?;
         let mut file = BufWriter::with_capacity(256 << 10, file);
         let salt: [u8; SALT_LEN] = random();
