@@ -1,5 +1,5 @@
 //! What the integration tests share. Each test program uses a part of it.
-#![allow(dead_code, unused_imports)]
+#![allow(dead_code, unused_imports, unused_macros)]
 
 pub mod fault;
 pub mod striped;
@@ -21,6 +21,47 @@ pub use tabane_testing::{
     sshd,
 };
 use tempfile::TempDir;
+
+/// Methods of a wrapper's `Storage` which are those of its field `inner`.
+macro_rules! forward {
+    ($($method:ident),+) => { $(forward!(@ $method);)+ };
+    (@ location) => {
+        fn location(&self) -> String {
+            self.inner.location()
+        }
+    };
+    (@ create) => {
+        fn create(&self) -> tabane_storage::Result<()> {
+            self.inner.create()
+        }
+    };
+    (@ put) => {
+        fn put(&self, name: Name, parts: &[&[u8]]) -> tabane_storage::Result<()> {
+            self.inner.put(name, parts)
+        }
+    };
+    (@ get) => {
+        fn get(&self, name: Name, range: Option<Range<u64>>) -> tabane_storage::Result<Vec<u8>> {
+            self.inner.get(name, range)
+        }
+    };
+    (@ list) => {
+        fn list(&self, kind: ObjectKind) -> tabane_storage::Result<Vec<Listed>> {
+            self.inner.list(kind)
+        }
+    };
+    (@ stat) => {
+        fn stat(&self, name: Name) -> tabane_storage::Result<u64> {
+            self.inner.stat(name)
+        }
+    };
+    (@ delete) => {
+        fn delete(&self, name: Name) -> tabane_storage::Result<()> {
+            self.inner.delete(name)
+        }
+    };
+}
+pub(crate) use forward;
 
 /// The password of all repositories of the tests.
 pub fn password() -> Password {

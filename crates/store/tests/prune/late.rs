@@ -19,8 +19,8 @@ use super::basics::{prune_with, tight};
 use crate::common::memory::MemoryStorage;
 use crate::common::tree::{random_bytes, write};
 use crate::common::{
-    Recorder, assert_clean, assert_restores, back_up, back_up_observed, backup_options, id, init,
-    open, password, scratch,
+    Recorder, assert_clean, assert_restores, back_up, back_up_observed, backup_options, forward,
+    id, init, open, password, scratch,
 };
 
 const DAY: Duration = Duration::from_secs(25 * 3600);
@@ -67,12 +67,8 @@ impl Stopped {
 }
 
 impl Storage for Stopped {
-    fn location(&self) -> String {
-        self.inner.location()
-    }
-    fn create(&self) -> tabane_storage::Result<()> {
-        self.inner.create()
-    }
+    forward!(location, create);
+
     fn put(&self, name: Name, parts: &[&[u8]]) -> tabane_storage::Result<()> {
         let meanwhile = {
             let mut meanwhile = self.meanwhile.lock().unwrap();
@@ -274,12 +270,8 @@ impl<F> Storage for Heard<F>
 where
     F: FnMut(&str, ObjectKind) -> tabane_storage::Result<()> + Send + 'static,
 {
-    fn location(&self) -> String {
-        self.inner.location()
-    }
-    fn create(&self) -> tabane_storage::Result<()> {
-        self.inner.create()
-    }
+    forward!(location, create);
+
     fn put(&self, name: Name, parts: &[&[u8]]) -> tabane_storage::Result<()> {
         self.hear("put", name.kind)?.put(name, parts)
     }

@@ -8,8 +8,8 @@ use std::{fs, ops::Range, thread};
 use crate::common::memory::MemoryStorage;
 use crate::common::tree::{random_bytes, small_tree, write};
 use crate::common::{
-    Recorder, assert_clean, assert_restores, back_up, back_up_with, backup_options, id, init,
-    init_options, open, password, process, scratch,
+    Recorder, assert_clean, assert_restores, back_up, back_up_with, backup_options, forward, id,
+    init, init_options, open, password, process, scratch,
 };
 use tabane_storage::{Listed, LocalStorage, Name, ObjectKind, Storage};
 use tabane_store::check::{CheckOptions, ReadData};
@@ -168,30 +168,14 @@ struct Hooked<F> {
 }
 
 impl<F: Fn() + Send + Sync + 'static> Storage for Hooked<F> {
-    fn location(&self) -> String {
-        self.inner.location()
-    }
-    fn create(&self) -> tabane_storage::Result<()> {
-        self.inner.create()
-    }
-    fn put(&self, name: Name, parts: &[&[u8]]) -> tabane_storage::Result<()> {
-        self.inner.put(name, parts)
-    }
-    fn get(&self, name: Name, range: Option<Range<u64>>) -> tabane_storage::Result<Vec<u8>> {
-        self.inner.get(name, range)
-    }
+    forward!(location, create, put, get, stat, delete);
+
     fn list(&self, kind: ObjectKind) -> tabane_storage::Result<Vec<Listed>> {
         let listed = self.inner.list(kind);
         if kind == self.kind && !self.done.swap(true, Ordering::SeqCst) {
             (self.hook)();
         }
         listed
-    }
-    fn stat(&self, name: Name) -> tabane_storage::Result<u64> {
-        self.inner.stat(name)
-    }
-    fn delete(&self, name: Name) -> tabane_storage::Result<()> {
-        self.inner.delete(name)
     }
 }
 

@@ -26,8 +26,8 @@ use super::write_only::{Bed, writer_password};
 use crate::common::memory::MemoryStorage;
 use crate::common::tree::{random_bytes, write};
 use crate::common::{
-    Recorder, back_up, back_up_with, backup_options, compare, id, password, restore_observed,
-    restore_options, restore_with, scratch,
+    Recorder, back_up, back_up_with, backup_options, compare, forward, id, password,
+    restore_observed, restore_options, restore_with, scratch,
 };
 
 /// What the intruder tried, and how often.
@@ -61,6 +61,8 @@ impl Policy {
 }
 
 impl Storage for Policy {
+    forward!(get, list, stat);
+
     fn location(&self) -> String {
         "the policy".to_owned()
     }
@@ -75,18 +77,6 @@ impl Storage for Policy {
             return self.deny();
         }
         self.inner.put(name, parts)
-    }
-
-    fn get(&self, name: Name, range: Option<Range<u64>>) -> tabane_storage::Result<Vec<u8>> {
-        self.inner.get(name, range)
-    }
-
-    fn list(&self, kind: ObjectKind) -> tabane_storage::Result<Vec<Listed>> {
-        self.inner.list(kind)
-    }
-
-    fn stat(&self, name: Name) -> tabane_storage::Result<u64> {
-        self.inner.stat(name)
     }
 
     fn delete(&self, name: Name) -> tabane_storage::Result<()> {

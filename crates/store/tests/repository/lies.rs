@@ -15,7 +15,7 @@ use tabane_store::{Memory, PruneOptions, Repository};
 use super::write_only::Bed;
 use crate::common::memory::MemoryStorage;
 use crate::common::tree::{random_bytes, write};
-use crate::common::{Recorder, back_up, back_up_observed, backup_options, id, password};
+use crate::common::{Recorder, back_up, back_up_observed, backup_options, forward, id, password};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lie {
@@ -57,21 +57,7 @@ struct Liar {
 }
 
 impl Storage for Liar {
-    fn location(&self) -> String {
-        self.inner.location()
-    }
-
-    fn create(&self) -> tabane_storage::Result<()> {
-        self.inner.create()
-    }
-
-    fn put(&self, name: Name, parts: &[&[u8]]) -> tabane_storage::Result<()> {
-        self.inner.put(name, parts)
-    }
-
-    fn get(&self, name: Name, range: Option<Range<u64>>) -> tabane_storage::Result<Vec<u8>> {
-        self.inner.get(name, range)
-    }
+    forward!(location, create, put, get, stat, delete);
 
     fn list(&self, kind: ObjectKind) -> tabane_storage::Result<Vec<Listed>> {
         let mut listed = self.inner.list(kind)?;
@@ -104,14 +90,6 @@ impl Storage for Liar {
             }
         }
         Ok(listed)
-    }
-
-    fn stat(&self, name: Name) -> tabane_storage::Result<u64> {
-        self.inner.stat(name)
-    }
-
-    fn delete(&self, name: Name) -> tabane_storage::Result<()> {
-        self.inner.delete(name)
     }
 
     fn is_far(&self) -> bool {

@@ -18,7 +18,7 @@ use crate::common::memory::MemoryStorage;
 use crate::common::tree::{random_bytes, text, write};
 use crate::common::{
     Place, Recorder, assert_clean, assert_restores, back_up, back_up_observed, back_up_with,
-    backup_options, id, init, init_options, init_with, password, scratch,
+    backup_options, forward, id, init, init_options, init_with, password, scratch,
 };
 
 pub fn writer_password() -> Password {
@@ -192,35 +192,13 @@ struct Counted {
 }
 
 impl Storage for Counted {
-    fn location(&self) -> String {
-        self.inner.location()
-    }
-
-    fn create(&self) -> tabane_storage::Result<()> {
-        self.inner.create()
-    }
-
-    fn put(&self, name: Name, parts: &[&[u8]]) -> tabane_storage::Result<()> {
-        self.inner.put(name, parts)
-    }
+    forward!(location, create, put, list, stat, delete);
 
     fn get(&self, name: Name, range: Option<Range<u64>>) -> tabane_storage::Result<Vec<u8>> {
         let bytes = self.inner.get(name, range)?;
         let mut read = self.read.lock().unwrap();
         *read.entry(name.kind).or_default() += bytes.len() as u64;
         Ok(bytes)
-    }
-
-    fn list(&self, kind: ObjectKind) -> tabane_storage::Result<Vec<Listed>> {
-        self.inner.list(kind)
-    }
-
-    fn stat(&self, name: Name) -> tabane_storage::Result<u64> {
-        self.inner.stat(name)
-    }
-
-    fn delete(&self, name: Name) -> tabane_storage::Result<()> {
-        self.inner.delete(name)
     }
 
     fn is_far(&self) -> bool {
