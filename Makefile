@@ -62,7 +62,8 @@ all: build
 build:
 	$(CARGO) build $(CARGOFLAGS) --release
 
-# The last line counts the tests of all runs. A failed run fails the whole, whatever was counted.
+# The last lines name the tests that failed, and count the tests of all runs. A failed run fails the whole, whatever was
+# counted.
 test:
 	@log=$$(mktemp) && trap 'rm -f "$$log" "$$log.status"' EXIT && trap 'exit 1' HUP INT TERM && \
 	{ code=0; $(MAKE) test-all || code=$$?; echo $$code > "$$log.status"; } 2>&1 | tee "$$log"; \
@@ -72,6 +73,9 @@ test:
 		function count(what) { return match($$0, "[0-9]+ " what) ? substr($$0, RSTART) + 0 : 0 } \
 		/^test result: / { runs++; \
 			passed += count("passed"); failed += count("failed"); ignored += count("ignored") } \
+		/^failures:$$/ { in_failures = 1 } \
+		/^test result: / { in_failures = 0 } \
+		in_failures && /^    [A-Za-z0-9_:]+$$/ { print "FAILED: " $$1 } \
 		END { \
 			if (status != 0 && !failed) print "a step ended with an error, see above"; \
 			bad = status != 0 || failed || !passed; \

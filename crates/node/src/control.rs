@@ -13,8 +13,9 @@ use tabane_striped::cluster::wire::{
 };
 
 use crate::door::{Client, Unproved};
-use crate::server::{Hasty, Shared};
+use crate::hasty::Hasty;
 use crate::session::Session;
+use crate::shared::Shared;
 
 /// Time limit for an accepted client to send the announced bytes, or to take an answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tabane_striped::cluster::wire::FabricAddress;
 
-use crate::server::Shared;
+use crate::shared::Shared;
 
 #[cfg(feature = "libfabric")]
 pub use with::Listener;
@@ -58,7 +58,7 @@ mod with {
                         let shared = Arc::clone(shared);
                         let work = move || {
                             if let Err(error) = admit(&shared, request) {
-                                shared.log(&format!("connection over libfabric ended: {error}"));
+                                (shared.log)(&format!("connection over libfabric ended: {error}"));
                             }
                         };
                         // If no thread can be started, the request is refused.
@@ -66,7 +66,7 @@ mod with {
                     }
                     Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return,
                     Err(error) => {
-                        shared.log(&format!("connection over libfabric refused: {error}"));
+                        (shared.log)(&format!("connection over libfabric refused: {error}"));
                         // Files or memory may be exhausted for a while.
                         thread::sleep(Duration::from_millis(50));
                     }
@@ -88,7 +88,7 @@ mod with {
             // A ring may be idle for as long as its session lasts; only credit has to go out.
             Ok(endpoint.limits(None, Some(STALL_TIMEOUT)))
         })?;
-        let receiver = admitted.ok_or_else(crate::server::without_permission)?;
+        let receiver = admitted.ok_or_else(crate::shared::without_permission)?;
         receiver.run_and_tell(|bytes| shared.counters.received_bytes.add(bytes));
         Ok(())
     }

@@ -33,7 +33,7 @@ pub struct Home {
     root: PathBuf,
     storage: LocalStorage,
     quota: Option<Quota>,
-    _stamp: File,
+    stamp: File,
 }
 
 /// What shards may take.
@@ -117,8 +117,14 @@ impl Home {
             storage,
             root: root.to_owned(),
             quota,
-            _stamp: file,
+            stamp: file,
         })
+    }
+
+    /// Lets another daemon serve the directory, though threads of this one may still wait for peers.
+    pub fn unlock(&self) {
+        // Closing the file unlocks it at the latest.
+        let _ = flock(&self.stamp, FlockOperation::Unlock);
     }
 
     /// The storage of the shards.

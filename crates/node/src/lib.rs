@@ -13,12 +13,14 @@ mod control;
 mod counters;
 mod door;
 mod fabric;
+mod hasty;
 mod home;
 mod metrics;
 mod part;
 mod scrub;
 mod server;
 mod session;
+mod shared;
 pub mod withdrawn;
 
 pub use home::Home;

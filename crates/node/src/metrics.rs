@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use crate::counters::Counter;
-use crate::server::Shared;
+use crate::shared::Shared;
 
 /// A request is read up to here.
 const REQUEST_MAX: usize = 1024;

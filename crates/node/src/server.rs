@@ -1,39 +1,31 @@
 //! The daemon: takes connections and finds out what they are for.
 
-use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustls::{ClientConfig, ServerConfig};
-use tabane_fabric::{Endpoint, Receiver, Ring, Tcp};
+use tabane_fabric::Tcp;
 use tabane_striped::cluster::file::NodeFile;
-use tabane_striped::cluster::wire::{self, DATA_MAGIC, FabricAddress, Peer, SessionId, Token};
-use tabane_striped::cluster::{prove, tls};
+use tabane_striped::cluster::tls;
+use tabane_striped::cluster::wire::{self, DATA_MAGIC, FabricAddress, Token};
 
-use crate::commit::Commits;
-use crate::counters::Counters;
-use crate::door::{Door, Unproved};
+use crate::door::Unproved;
 use crate::fabric::Listener;
+use crate::hasty::{GREETING_TIMEOUT, Hasty};
 use crate::home::Home;
 use crate::lock;
 use crate::scrub::{ScrubOptions, Scrubs};
-use crate::session::{Session, blame, set_patience};
+use crate::session::set_patience;
+use crate::shared::{Shared, without_permission};
 use crate::withdrawn::Withdrawn;
 use crate::{control, metrics};
 
 /// Connections at a time. Each takes a thread.
 const CONNECTIONS_MAX: usize = 4096;
-
-/// Sessions at a time.
-const SESSIONS_MAX: usize = 256;
-
-/// Time limit of a connection's greeting.
-const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time before the same trouble is logged again.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
@@ -62,29 +54,6 @@ pub struct ServerOptions {
     pub quota_bytes: Option<u64>,
     /// Is told what an operator may want to know, in one line.
     pub log: Arc<dyn Fn(&str) + Send + Sync>,
-}
-
-/// State shared by all connections.
-pub struct Shared {
-    pub home: Arc<Home>,
-    pub node: NodeFile,
-    pub tls: Arc<ServerConfig>,
-    pub door: Arc<Door>,
-    pub withdrawn: Withdrawn,
-    pub scrubs: Scrubs,
-    prover: Arc<ClientConfig>,
-    /// Addresses and names of nodes that have proved who they are.
-    proved: Mutex<HashSet<(String, String)>>,
-    pub commits: Arc<Commits>,
-    pub counters: Arc<Counters>,
-    pub begun: Instant,
-    /// Address for data by libfabric, if any.
-    pub fabric: Option<FabricAddress>,
-    sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
-    /// By number, those that are open.
-    connections: Mutex<HashMap<u64, TcpStream>>,
-    opened: AtomicU64,
-    log: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 /// A node that is being served.
@@ -188,7 +157,8 @@ impl Server {
     }
 
     /// Takes no more connections, ends all sessions, and returns when all complete shards are
-    /// durable.
+    /// durable and another server may have the directory. Threads that wait for a peer which does
+    /// not answer end later, and write nothing.
     pub fn stop(self) {
         self.is_stopping.store(true, Ordering::Relaxed);
         // Wakes the threads that wait for connections.
@@ -215,57 +185,11 @@ impl Server {
         while !lock(&self.shared.connections).is_empty() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
         }
+        self.shared.home.unlock();
     }
 }
 
 impl Shared {
-    /// The session of this name.
-    pub fn session(&self, id: SessionId) -> tabane_storage::Result<Arc<Session>> {
-        let session = lock(&self.sessions).get(&id).cloned();
-        session.ok_or_else(|| blame("there is no such session"))
-    }
-
-    /// Keeps a session; returns false if the name is taken or there are too many sessions.
-    pub fn remember(&self, id: SessionId, session: &Arc<Session>) -> bool {
-        let mut sessions = lock(&self.sessions);
-        let has_room = sessions.len() < SESSIONS_MAX && !sessions.contains_key(&id);
-        if has_room {
-            sessions.insert(id, Arc::clone(session));
-        }
-        has_room
-    }
-
-    /// Forgets a session.
-    pub fn forget(&self, id: SessionId) {
-        lock(&self.sessions).remove(&id);
-    }
-
-    /// Sessions that have had a stripe lately.
-    pub fn busy_sessions(&self) -> u16 {
-        let sessions = lock(&self.sessions);
-        let busy = sessions.values().filter(|session| session.is_busy());
-        busy.count() as u16
-    }
-
-    /// Makes sure that a peer is a node of this cluster, before anything is said to it.
-    ///
-    /// # Errors
-    /// When it is not, or does not answer.
-    pub fn prove(&self, peer: &Peer) -> tabane_storage::Result<()> {
-        let who = (peer.address.clone(), peer.name.clone());
-        if lock(&self.proved).contains(&who) {
-            return Ok(());
-        }
-        prove(&peer.address, &peer.name, &self.prover).map_err(|error| {
-            let (name, address) = (&peer.name, &peer.address);
-            blame(&format!(
-                "node {name} is not to be found at {address}: {error}"
-            ))
-        })?;
-        lock(&self.proved).insert(who);
-        Ok(())
-    }
-
     /// Serves a connection on a thread of its own.
     fn take(self: &Arc<Self>, stream: TcpStream) {
         let (Ok(handle), Ok(from)) = (stream.try_clone(), stream.peer_addr()) else {
@@ -300,20 +224,6 @@ impl Shared {
         let _ = thread::Builder::new().spawn(work);
     }
 
-    /// Counts a refused connection, and logs the reason now and then.
-    pub fn refuse(&self, from: IpAddr, why: &str) {
-        self.counters.refused.add(1);
-        if let Some(line) = self.door.line(from, why) {
-            (self.log)(&line);
-        }
-    }
-
-    /// Logs a line.
-    #[cfg(feature = "libfabric")]
-    pub fn log(&self, line: &str) {
-        (self.log)(line);
-    }
-
     /// Serves a connection: control over TLS, or data for a ring.
     fn serve(self: &Arc<Self>, mut stream: TcpStream, unproved: Unproved) -> io::Result<()> {
         stream.set_read_timeout(Some(GREETING_TIMEOUT))?;
@@ -343,75 +253,6 @@ impl Shared {
         drop(unproved);
         receiver.run_and_tell(|bytes| received.add(bytes));
         Ok(())
-    }
-
-    /// Lets a connection write into the ring of its token; `None` if no session expects the token.
-    pub fn admit<E: Endpoint + 'static>(
-        &self,
-        token: &Token,
-        connect: impl FnOnce(Arc<Ring>) -> io::Result<E>,
-    ) -> io::Result<Option<Receiver>> {
-        let sessions = lock(&self.sessions);
-        let expecting = sessions
-            .values()
-            .find(|session| session.expects(token))
-            .cloned();
-        drop(sessions);
-        match expecting {
-            Some(session) => session.admit(token, connect),
-            None => Ok(None),
-        }
-    }
-}
-
-/// The error of a connection whose token no session expects.
-pub fn without_permission() -> io::Error {
-    io::Error::other("it has no permission for any ring")
-}
-
-/// A connection during its greeting, which may take [`GREETING_TIMEOUT`] in all, even if single
-/// bytes keep arriving.
-pub struct Hasty<'a> {
-    stream: &'a TcpStream,
-    end: Instant,
-}
-
-impl<'a> Hasty<'a> {
-    pub fn new(stream: &'a TcpStream) -> Self {
-        let end = Instant::now() + GREETING_TIMEOUT;
-        Self { stream, end }
-    }
-
-    fn late(&self) -> io::Error {
-        let text = format!(
-            "it has sent no complete greeting within {} s",
-            GREETING_TIMEOUT.as_secs()
-        );
-        io::Error::new(io::ErrorKind::TimedOut, text)
-    }
-}
-
-impl Read for Hasty<'_> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let left = self.end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(self.late());
-        }
-        self.stream.set_read_timeout(Some(left))?;
-        self.stream.read(bytes).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => self.late(),
-            _ => error,
-        })
-    }
-}
-
-impl Write for Hasty<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
     }
 }
 

@@ -41,7 +41,7 @@ pub use tabane_striped::cluster::Plan;
 /// change at any time.
 #[doc(hidden)]
 pub mod parts {
-    pub use crate::access::repository::Trust;
+    pub use crate::access::index_objects::Trust;
     pub use crate::access::{examine, reader, removal};
     pub use tabane_format::crypto::{MasterKey, ObjectKey};
     pub use tabane_format::keyring::Keyring;

@@ -17,6 +17,7 @@ mod look;
 mod pages;
 mod places;
 mod rhythm;
+mod routes;
 mod server;
 
 pub use access::Secret;

@@ -13,9 +13,10 @@ use tabane_store::Error;
 use tower_service::Service;
 
 use crate::access::{Access, Secret};
-use crate::app::{App, router};
+use crate::app::App;
 use crate::jobs::Jobs;
 use crate::places::{Place, Shown};
+use crate::routes::router;
 
 /// What to show, and to whom.
 pub struct Options {

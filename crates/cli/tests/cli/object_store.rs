@@ -421,9 +421,21 @@ fn works(bed: &Bed, url: &str) {
     let file = bed.source().join("large");
     fs::write(&file, varied(20 << 20)).expect("a file");
     let source = bed.source().display().to_string();
-    tabane(bed, url, ["backup", &source]).succeeds();
-    tabane(bed, url, ["check", "--read-data"]).succeeds();
+    without_outages(tabane(bed, url, ["backup", &source])).succeeds();
+    without_outages(tabane(bed, url, ["check", "--read-data"])).succeeds();
     comes_back(bed, url, &file);
+}
+
+/// Without the lines that a machine prints which is so slow that a short outage is a long one.
+fn without_outages(mut ran: Ran) -> Ran {
+    let is_of_outage = |line: &&str| {
+        line.contains("; trying again for up to ") || line.ends_with("the storage answers again")
+    };
+    let lines = ran.stderr.split_inclusive('\n');
+    ran.stderr = lines
+        .filter(|line| !is_of_outage(&line.trim_end()))
+        .collect();
+    ran
 }
 
 #[test]
@@ -456,11 +468,8 @@ fn a_server_that_is_overloaded_for_a_while() {
     // For good, it is told.
     line.set_trouble(Trouble::Unavailable);
     let patience = ["snapshots", "--retry-for", "3s"];
-    let mut ran = tabane(&bed, &url, patience);
-    // A machine that is slow enough says beforehand for how long it tries again.
-    let notice = "tabane: the server answers 503; trying again for up to 3 s\n";
-    ran.stderr = ran.stderr.replacen(notice, "", 1);
-    ran.fails(1, "the server answers 503, for 3 s");
+    // A slow machine may try for longer than 3 s.
+    without_outages(tabane(&bed, &url, patience)).fails(1, "the server answers 503, for ");
 }
 
 #[test]

@@ -15,7 +15,8 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::access::repository::{READ_ATTEMPTS_MAX, Repository, unsteady};
+use crate::access::listing::{READ_ATTEMPTS_MAX, unsteady};
+use crate::access::repository::Repository;
 use tabane_format::host;
 use tabane_format::{Error, Result};
 use tabane_storage::Id;

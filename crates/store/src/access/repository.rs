@@ -1,6 +1,6 @@
 //! A repository: a storage, its keys and its configuration.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
@@ -8,10 +8,8 @@ use tabane_engine::{Algorithm, Digest};
 
 use crate::access::early::EarlyLists;
 use crate::access::from_copies::{self, Found};
-use crate::access::index_source::{self, IndexSource};
 use crate::access::memory::{Memory, Recalled};
 use crate::access::nearby::Nearby;
-use crate::access::removal;
 use tabane_format::chunker::{Chunker, Chunking};
 use tabane_format::config::{Config, parse_block_hash};
 use tabane_format::copies;
@@ -19,21 +17,14 @@ use tabane_format::crypto::{
     FORMAT, HEADER_LEN, MasterKey, OBJECT_FORMAT, ObjectKey, format_of, parse_header,
 };
 use tabane_format::key::{self, KdfCost, Password, Unwrapped};
-use tabane_format::keyring::{Keyring, Unsealed, if_genuine};
-use tabane_format::removal::{Removal, Removals};
+use tabane_format::keyring::{Keyring, Unsealed};
 use tabane_format::writer_key::WriterId;
 use tabane_format::{Error, Result};
-use tabane_index::{Cache, Index, IndexSegment, PackContents, PackEntry};
+use tabane_index::{Cache, PackEntry};
 use tabane_storage::Id;
 use tabane_storage::sync::{both, lock, try_each};
 use tabane_storage::{Listed, Name, ObjectKind, Progress, Storage, StorageError, StorageErrorKind};
 use tabane_storage::{OBJECT_LEN_MAX, object_id, random};
-
-/// Attempts to read all objects that are listed, while others are deleted.
-pub(crate) const READ_ATTEMPTS_MAX: usize = 10;
-
-/// Attempts to list what other clients change meanwhile.
-pub(crate) const LIST_ATTEMPTS_MAX: usize = 100;
 
 /// Options of a new repository.
 #[derive(Clone, Copy, Debug)]
@@ -96,15 +87,6 @@ struct Opened {
 
 /// The most keys of packs that are kept.
 const PACK_KEYS_MAX: usize = 1024;
-
-/// Which index objects count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trust {
-    /// Those whose packs are known to hold what they say: for whoever stores blocks only once.
-    Verified,
-    /// All, the verified ones first: for whoever reads blocks.
-    Any,
-}
 
 impl Repository {
     /// Makes a new repository.
@@ -629,7 +611,7 @@ impl Repository {
 
     /// Opens an object whose bytes match its name. So it is not damaged: what does not open was put
     /// there by somebody without the key for it.
-    fn open_object(&self, name: Name, sealed: Vec<u8>) -> Result<Unsealed> {
+    pub(crate) fn open_object(&self, name: Name, sealed: Vec<u8>) -> Result<Unsealed> {
         match self.keys().open(name.kind, sealed, &name.to_string()) {
             Err(Error::Damaged { .. } | Error::NewerFormat { .. } | Error::OfStripedSet(_)) => {
                 Err(Error::Foreign(name.to_string()))
@@ -665,116 +647,8 @@ impl Repository {
         Ok(sealed)
     }
 
-    /// Reads one object of the index.
-    ///
-    /// # Errors
-    /// When the storage fails, or the object is damaged or not made with a full key.
-    #[doc(hidden)]
-    pub fn read_index_segment(&self, id: Id) -> Result<IndexSegment> {
-        self.read_segment_of(ObjectKind::Index, id)
-    }
-
-    /// Reads an object of the index, verified or not as `kind` says.
-    pub(crate) fn read_segment_of(&self, kind: ObjectKind, id: Id) -> Result<IndexSegment> {
-        let payload = self.get_sealed(kind, id)?;
-        postcard::from_bytes(&payload).map_err(|error| Error::damaged(Name::new(kind, id), error))
-    }
-
-    /// Reads what a write-only key says of packs that it wrote, as far as it can be true.
-    ///
-    /// # Errors
-    /// When the storage fails. Anybody who can write may have put anything there, so what cannot be
-    /// read says nothing.
-    pub(crate) fn read_unverified(&self, id: Id) -> Result<IndexSegment> {
-        let mut packs = match self.read_segment_of(ObjectKind::Unverified, id) {
-            Err(Error::Damaged { .. } | Error::Foreign(_) | Error::WriteOnly(_)) => {
-                return Ok(IndexSegment::new());
-            }
-            packs => packs?,
-        };
-        packs.retain(|(pack, contents)| {
-            contents.kind.is_of_writer() && contents.validate(&pack.short()).is_ok()
-        });
-        Ok(packs)
-    }
-
-    /// Reads an object of the index; says whether write-only keys can read it, too.
-    pub(crate) fn read_index_and_format(&self, id: Id) -> Result<(IndexSegment, bool)> {
-        let sealed = self.get_object(ObjectKind::Index, id)?;
-        let is_signed = format_of(&sealed) != OBJECT_FORMAT;
-        let name = Name::new(ObjectKind::Index, id);
-        match self.open_object(name, sealed) {
-            Err(Error::Foreign(_)) => Ok((IndexSegment::new(), true)),
-            Err(error) => Err(error),
-            Ok(opened) => {
-                let packs = postcard::from_bytes(&opened.payload);
-                let packs = packs.map_err(|error| Error::damaged(name, error))?;
-                Ok((packs, is_signed))
-            }
-        }
-    }
-
-    /// Reads all removals. Those count for nothing that a full key did not make.
-    ///
-    /// # Errors
-    /// When the storage fails or one is damaged.
-    #[doc(hidden)]
-    pub fn read_removals(&self) -> Result<Removals> {
-        let mut known = BTreeMap::new();
-        let mut listed = self.list_early(ObjectKind::Removal)?;
-        for _ in 0..LIST_ATTEMPTS_MAX {
-            let read = |id| self.read_removal_that_counts(id);
-            if let Some(removals) = self.read_listed(&listed, &mut known, read)? {
-                self.nearby
-                    .retain_objects(ObjectKind::Removal, |id| removals.contains_key(id));
-                return Ok(Removals(removals));
-            }
-            listed = removal::list(self)?;
-        }
-        Err(unsteady(ObjectKind::Removal.name()))
-    }
-
-    /// As [`Repository::read_removal`]; one that a full key did not make removes nothing.
-    pub(crate) fn read_removal_that_counts(&self, id: Id) -> Result<Removal> {
-        if_genuine(self.read_removal(id))
-    }
-
-    /// Reads a removal.
-    ///
-    /// # Errors
-    /// When the storage fails, or the removal is damaged or not made with a full key.
-    pub(crate) fn read_removal(&self, id: Id) -> Result<Removal> {
-        let sealed = self.get_object(ObjectKind::Removal, id)?;
-        // With write-only keys, packs are deleted only by removals that these can read.
-        let is_waiting = self.config().has_writers() && format_of(&sealed) == OBJECT_FORMAT;
-        let name = Name::new(ObjectKind::Removal, id);
-        let opened = self.open_object(name, sealed)?;
-        let packs = postcard::from_bytes(&opened.payload);
-        Ok(Removal {
-            packs: packs.map_err(|error| Error::damaged(name, error))?,
-            is_waiting,
-        })
-    }
-
-    /// As [`Repository::list_with_times`], repeated until two listings in a row agree: a listing
-    /// made while one object replaces another may lack both.
-    ///
-    /// # Errors
-    /// When the storage fails.
-    pub(crate) fn list_steadily(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
-        let mut listed = self.list_early(kind)?;
-        for _ in 0..LIST_ATTEMPTS_MAX {
-            let again = self.list_with_times(kind)?;
-            if again == listed {
-                return Ok(listed);
-            }
-            listed = again;
-        }
-        Err(unsteady(kind.name()))
-    }
-
     /// A list that may have been made at any time since the repository was opened.
-    fn list_early(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
+    pub(crate) fn list_early(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
         match self.opened.early.take(kind) {
             Some(mut listed) => {
                 listed.sort_by_key(|object| object.id);
@@ -805,403 +679,12 @@ impl Repository {
         let connections = self.opened.storage.connections();
         try_each(names, connections, |&name| self.delete_if_there(name)).map(drop)
     }
-
-    /// Lists several kinds, each after the list of the kind before it was complete. Without
-    /// write-only keys there is nothing that is unverified.
-    ///
-    /// # Errors
-    /// When the storage fails.
-    pub(crate) fn list_in_order<const N: usize>(
-        &self,
-        kinds: [ObjectKind; N],
-    ) -> Result<[Vec<Listed>; N]> {
-        let is_empty = |kind| kind == ObjectKind::Unverified && !self.config().has_writers();
-        if !self.is_far() {
-            return try_map(kinds, |kind| match kind {
-                _ if is_empty(kind) => Ok(Vec::new()),
-                ObjectKind::Removal => removal::list(self),
-                ObjectKind::Pack => self.list_with_times(kind),
-                _ => self.list_steadily(kind),
-            });
-        }
-        for _ in 0..LIST_ATTEMPTS_MAX {
-            // The second list of a kind goes beside the first ones of those behind it.
-            let (firsts, is_steady) = std::thread::scope(|scope| {
-                let mut seconds = Vec::new();
-                let firsts = try_map(kinds, |kind| {
-                    if is_empty(kind) {
-                        return Ok(Vec::new());
-                    }
-                    let first = self.list_with_times(kind)?;
-                    if ![ObjectKind::Removal, ObjectKind::Pack].contains(&kind) {
-                        let second = scope.spawn(move || self.list_with_times(kind));
-                        seconds.push((first.clone(), second));
-                    }
-                    Ok(first)
-                })?;
-                let mut is_steady = true;
-                for (first, second) in seconds {
-                    let second = second.join();
-                    let second = second.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                    is_steady &= second? == first;
-                }
-                Ok::<_, Error>((firsts, is_steady))
-            })?;
-            if is_steady {
-                return Ok(firsts);
-            }
-        }
-        Err(unsteady("objects"))
-    }
-
-    /// Reads all objects of a kind with `read`, several at a time, even while some are being
-    /// replaced.
-    ///
-    /// # Errors
-    /// The first error of `read`, unless the object was deleted meanwhile.
-    pub(crate) fn read_all<T: Send>(
-        &self,
-        kind: ObjectKind,
-        read: impl Fn(Id) -> Result<T> + Sync,
-    ) -> Result<BTreeMap<Id, T>> {
-        self.read_rest(kind, BTreeMap::new(), read)
-    }
-
-    /// As [`Repository::read_all`], without reading again the objects that `found` holds and the
-    /// storage still lists.
-    ///
-    /// # Errors
-    /// As [`Repository::read_all`].
-    pub(crate) fn read_rest<T: Send>(
-        &self,
-        kind: ObjectKind,
-        mut found: BTreeMap<Id, T>,
-        read: impl Fn(Id) -> Result<T> + Sync,
-    ) -> Result<BTreeMap<Id, T>> {
-        let mut listed = self.list_early(kind)?;
-        let mut vanished = BTreeSet::new();
-        for _ in 0..LIST_ATTEMPTS_MAX {
-            // The list is made again while the objects are read: see `list_steadily`.
-            let relist = || self.list_with_times(kind);
-            let (again, objects) = both(self.is_far(), relist, || {
-                self.read_listed(&listed, &mut found, &read)
-            });
-            let again = again?;
-            match objects? {
-                Some(objects) if again == listed => return Ok(objects),
-                Some(objects) => found = objects,
-                // The next list has the object that replaced the one which vanished.
-                None => {
-                    let there = |id: &Id| again.iter().any(|object| object.id == *id);
-                    let names = listed.iter().map(|object| object.id);
-                    for id in names.filter(|id| !found.contains_key(id) && there(id)) {
-                        if !vanished.insert(id) {
-                            read(id)?;
-                        }
-                    }
-                }
-            }
-            listed = again;
-        }
-        Err(unsteady(kind.name()))
-    }
-
-    /// Reads these objects with `read`, several at a time, but for those that `known` has; `None`
-    /// if one of them has been deleted, and then `known` has the others.
-    ///
-    /// # Errors
-    /// The first error of `read` but that.
-    pub(crate) fn read_listed<T: Send>(
-        &self,
-        listed: &[Listed],
-        known: &mut BTreeMap<Id, T>,
-        read: impl Fn(Id) -> Result<T> + Sync,
-    ) -> Result<Option<BTreeMap<Id, T>>> {
-        let names: BTreeSet<Id> = listed.iter().map(|object| object.id).collect();
-        known.retain(|id, _| names.contains(id));
-        let unread = names.iter().filter(|id| !known.contains_key(id));
-        let unread: Vec<Id> = unread.copied().collect();
-        let connections = self.opened.storage.connections();
-        let objects = try_each(&unread, connections, |&id| match read(id) {
-            Err(error) if error.is_not_found() => Ok(None),
-            object => object.map(Some),
-        })?;
-        let read = unread.into_iter().zip(objects);
-        known.extend(read.filter_map(|(id, object)| Some((id, object?))));
-        Ok((known.len() == names.len()).then(|| std::mem::take(known)))
-    }
-
-    /// As [`Repository::read_listed`], with a result for each object.
-    ///
-    /// # Errors
-    /// When the storage fails.
-    pub(crate) fn read_each_listed<T: Send>(
-        &self,
-        listed: &[Listed],
-        read: impl Fn(Id) -> Result<T> + Sync,
-    ) -> Result<Option<BTreeMap<Id, Result<T>>>> {
-        self.read_listed(listed, &mut BTreeMap::new(), |id| one_of_each(read(id)))
-    }
-
-    /// As [`Repository::read_all`], with a result for each object.
-    ///
-    /// # Errors
-    /// When the storage fails.
-    pub(crate) fn read_each<T: Send>(
-        &self,
-        kind: ObjectKind,
-        read: impl Fn(Id) -> Result<T> + Sync,
-    ) -> Result<BTreeMap<Id, Result<T>>> {
-        self.read_all(kind, |id| one_of_each(read(id)))
-    }
-
-    /// Reads all objects of the index. Those name no packs that a full key did not make.
-    ///
-    /// # Errors
-    /// When the storage fails or an index object is damaged.
-    #[doc(hidden)]
-    pub fn read_index(&self) -> Result<BTreeMap<Id, IndexSegment>> {
-        self.read_all(ObjectKind::Index, |id| self.read_if_signed(id))
-    }
-
-    /// Reads an object of the index; one that a full key did not make names no packs.
-    pub(crate) fn read_if_signed(&self, id: Id) -> Result<IndexSegment> {
-        if_genuine(self.read_index_segment(id))
-    }
-
-    /// Writes an object of the index, with a write-only key an unverified one; returns its name.
-    /// The packs must be durable.
-    ///
-    /// # Errors
-    /// [`Error::RepositoryGone`]; when the storage fails.
-    #[doc(hidden)]
-    pub fn write_index_segment(&self, packs: &[(Id, PackContents)]) -> Result<Name> {
-        // Otherwise it might go into another repository at the same place, which could not open it.
-        self.verify_presence()?;
-        self.put_index_segment(packs)
-    }
-
-    /// The kind of index objects that this client writes.
-    fn written_index_kind(&self) -> ObjectKind {
-        if self.is_write_only() {
-            ObjectKind::Unverified
-        } else {
-            ObjectKind::Index
-        }
-    }
-
-    /// As [`Repository::write_index_segment`], for callers that have just made sure that the
-    /// repository is there.
-    pub(crate) fn put_index_segment(&self, packs: &[(Id, PackContents)]) -> Result<Name> {
-        let payload = postcard::to_stdvec(packs).expect("an index is plain data");
-        let kind = self.written_index_kind();
-        Ok(Name::new(kind, self.put_sealed(kind, &payload)?))
-    }
-
-    /// Takes new index objects of this client into the local cache, if there is one.
-    pub(crate) fn cache_index(&self, objects: Vec<(Id, IndexSegment)>) {
-        if let Some(cache) = self.cache.as_ref().filter(|_| !objects.is_empty()) {
-            let removals = Removals::default();
-            let source = IndexSource::new(self, self.written_index_kind(), &removals);
-            cache.add(&source, objects);
-        }
-    }
-
-    /// Moves new index objects of this client from the memory of `index` to the local cache, if
-    /// there is one.
-    ///
-    /// # Errors
-    /// When the cache cannot be read.
-    pub(crate) fn fold_index(
-        &self,
-        index: &mut Index,
-        objects: Vec<(Id, IndexSegment)>,
-    ) -> Result<()> {
-        match &self.cache {
-            Some(cache) => {
-                let removals = Removals::default();
-                let source = IndexSource::new(self, self.written_index_kind(), &removals);
-                cache.fold(&source, index, objects)
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Loads the index. A cache reads only new index objects. Without a cache, all index objects
-    /// are read, and missing or truncated packs are left out.
-    ///
-    /// # Errors
-    /// When the storage fails or an index object is damaged.
-    pub fn load_index(&self) -> Result<Index> {
-        self.load_index_of(Trust::Any)
-    }
-
-    /// As [`Repository::load_index`], of the index objects that count.
-    pub(crate) fn load_index_of(&self, trust: Trust) -> Result<Index> {
-        match &self.cache {
-            Some(cache) => self.load_cached(cache, trust),
-            None => Ok(self.load_index_and_lost(trust)?.0),
-        }
-    }
-
-    /// Whether unverified index objects count: with a write-only key, its own do.
-    fn wants_unverified(&self, trust: Trust) -> bool {
-        self.config().has_writers() && (trust == Trust::Any || self.is_write_only())
-    }
-
-    /// Adds what unverified index objects say.
-    fn add_unverified(&self, index: &mut Index, unverified: Index) -> Result<()> {
-        if self.is_write_only() {
-            // A writer relies on what it wrote itself.
-            index.add_index(unverified)?;
-        } else {
-            index.add_unverified(unverified)?;
-        }
-        Ok(())
-    }
-
-    fn load_cached(&self, cache: &Cache, trust: Trust) -> Result<Index> {
-        // Removals are listed first: see the rules in `removal`.
-        // model: removal/index/list-removals
-        let removals = self.read_removals()?;
-        let load = |kind| cache.load_index(&IndexSource::new(self, kind, &removals));
-        // Listed before the others: what is verified meanwhile is found there.
-        // model: removal/index/list-unverified
-        let unverified = self
-            .wants_unverified(trust)
-            .then(|| load(ObjectKind::Unverified))
-            .transpose()?;
-        // model: removal/index/list-objects
-        let mut index = load(ObjectKind::Index)?;
-        if let Some(unverified) = unverified {
-            self.add_unverified(&mut index, unverified)?;
-        }
-        Ok(index)
-    }
-
-    /// The index of all index objects, and the packs that are there.
-    fn load_all(&self, trust: Trust) -> Result<(Index, Vec<Listed>)> {
-        let (mut known, mut known_unverified) = (BTreeMap::new(), BTreeMap::new());
-        for _ in 0..READ_ATTEMPTS_MAX {
-            let [removals, unverified, objects, packs] = self.list_in_order([
-                // See the rules in `removal`.
-                ObjectKind::Removal,
-                // Before the others: what is verified meanwhile is found there.
-                ObjectKind::Unverified,
-                ObjectKind::Index,
-                ObjectKind::Pack,
-            ])?;
-            let wanted = self.wants_unverified(trust);
-            let unverified = if wanted { unverified } else { Vec::new() };
-            let read_removals = || {
-                let read = |id| self.read_removal_that_counts(id);
-                self.read_listed(&removals, &mut BTreeMap::new(), read)
-            };
-            let read_index = || {
-                let kind = ObjectKind::Index;
-                let read = |id| index_source::packs_that_count(self, kind, id);
-                self.read_listed(&objects, &mut known, read)
-            };
-            let read_unverified = || {
-                let kind = ObjectKind::Unverified;
-                let read = |id| index_source::packs_that_count(self, kind, id);
-                self.read_listed(&unverified, &mut known_unverified, read)
-            };
-            let is_far = self.is_far();
-            let (removals, (objects, unverified)) = both(is_far, read_removals, || {
-                both(is_far, read_index, read_unverified)
-            });
-            if let (Some(removals), Some(objects), Some(unverified)) =
-                (removals?, objects?, unverified?)
-            {
-                let removals = Removals(removals);
-                let index_of = |objects: BTreeMap<Id, IndexSegment>| {
-                    let mut index = Index::as_of(removals.names(), removals.condemned());
-                    objects
-                        .values()
-                        .try_for_each(|packs| index.add_all(packs))?;
-                    Ok::<_, Error>(index)
-                };
-                let mut index = index_of(objects)?;
-                self.add_unverified(&mut index, index_of(unverified)?)?;
-                return Ok((index, packs));
-            }
-        }
-        Err(Error::RemovedMeanwhile)
-    }
-
-    /// The index of all packs of full length, and the IDs of missing or truncated packs, whose
-    /// blocks must be stored again. Lists all packs.
-    ///
-    /// # Errors
-    /// When the storage fails or an index object is damaged.
-    #[doc(hidden)]
-    pub fn load_index_and_lost(&self, trust: Trust) -> Result<(Index, Vec<Id>)> {
-        let (mut index, packs) = match &self.cache {
-            Some(cache) => {
-                let index = self.load_cached(cache, trust)?;
-                // model: removal/index/list-packs
-                (index, self.list_with_times(ObjectKind::Pack)?)
-            }
-            None => self.load_all(trust)?,
-        };
-        let there = packs.into_iter().map(|pack| (pack.id, pack.len));
-        let there: HashMap<Id, u64> = there.collect();
-        let is_absent = |pack: &PackEntry| {
-            let is_whole = |&listed| self.opened.storage.is_listed_as(listed, pack.len);
-            !there.get(&pack.id).is_some_and(is_whole)
-        };
-        let mut absent = HashSet::new();
-        for pack in index.packs() {
-            let pack = pack?;
-            if is_absent(&pack) {
-                absent.insert(pack.id);
-            }
-        }
-        // Not by name: somebody may have said of a pack that is there that it is longer.
-        index.exclude_packs(is_absent)?;
-        // Condemned packs may be deleted at any time.
-        absent.retain(|pack| !index.condemns(pack));
-        Ok((index, absent.into_iter().collect()))
-    }
 }
 
 impl fmt::Debug for Repository {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let location = self.storage().location();
         f.debug_tuple("Repository").field(&location).finish()
-    }
-}
-
-/// Applies `map` to each item, to the first error.
-fn try_map<T: Copy, R, const N: usize>(
-    items: [T; N],
-    mut map: impl FnMut(T) -> Result<R>,
-) -> Result<[R; N]> {
-    let mapped: Result<Vec<R>> = items.into_iter().map(&mut map).collect();
-    let Ok(mapped) = mapped?.try_into() else {
-        unreachable!("there is a result for each item")
-    };
-    Ok(mapped)
-}
-
-/// The result of reading one object, of which each has a result; that it was deleted is none.
-fn one_of_each<T>(read: Result<T>) -> Result<Result<T>> {
-    match read {
-        Err(error) if error.is_not_found() => Err(error),
-        read => Ok(read),
-    }
-}
-
-/// The error of a place whose lists are another each time, or name what is not there.
-pub(crate) fn unsteady(what: &str) -> Error {
-    Error::Storage {
-        action: "list",
-        what: what.to_owned(),
-        source: StorageError::new(
-            StorageErrorKind::Malformed,
-            "what is listed and what is there never agree",
-        ),
     }
 }
 

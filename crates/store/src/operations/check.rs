@@ -8,10 +8,11 @@ use serde::Serialize;
 
 use crate::access::client::{Presence, Purpose};
 use crate::access::examine::Examiner;
+use crate::access::listing::READ_ATTEMPTS_MAX;
 use crate::access::reach::{Reach, is_whole};
 use crate::access::reader::{self, BlockReader};
 use crate::access::removal::{Removal, Removals};
-use crate::access::repository::{READ_ATTEMPTS_MAX, Repository};
+use crate::access::repository::Repository;
 use crate::operations::salvage::salvage;
 use tabane_format::entry::{self, Entry, Piece};
 use tabane_format::key::{self, KeyKind};

@@ -4,10 +4,12 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use crate::access::client::Presence;
+use crate::access::index_objects::Trust;
+use crate::access::listing::{LIST_ATTEMPTS_MAX, unsteady};
 use crate::access::reach::Reach;
 use crate::access::reader::BlockReader;
 use crate::access::removal;
-use crate::access::repository::{LIST_ATTEMPTS_MAX, Repository, Trust, unsteady};
+use crate::access::repository::Repository;
 use crate::operations::repack;
 use tabane_format::snapshot::Snapshot;
 use tabane_format::{Error, Result};

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use tabane_engine::Algorithm;
 
 use crate::access::client::{Presence, Purpose};
+use crate::access::index_objects::Trust;
 use crate::access::reach::Reach;
 use crate::access::reader::BlockReader;
-use crate::access::repository::{Repository, Trust};
+use crate::access::repository::Repository;
 use crate::access::snapshots;
 use crate::operations::commit::commit;
 use crate::operations::repack::{self, Ends};

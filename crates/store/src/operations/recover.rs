@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use jiff::Timestamp;
 
 use crate::access::client::{Presence, Purpose};
+use crate::access::index_objects::Trust;
 use crate::access::reach::is_whole;
 use crate::access::reader::BlockReader;
-use crate::access::repository::{Repository, Trust};
+use crate::access::repository::Repository;
 use crate::access::writer::Writer;
 use crate::operations::commit::commit;
 use tabane_format::Result;

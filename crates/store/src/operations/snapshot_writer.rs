@@ -6,7 +6,8 @@ use tabane_engine::Digest;
 use tabane_storage::Id;
 
 use crate::access::client::{Presence, Purpose};
-use crate::access::repository::{Repository, Trust};
+use crate::access::index_objects::Trust;
+use crate::access::repository::Repository;
 use crate::access::writer::{self, Encoder, Writer, Written};
 use crate::operations::commit::commit;
 use tabane_format::Result;

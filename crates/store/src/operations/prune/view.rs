@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use crate::access::client::{self, Presence, Seen};
+use crate::access::listing::READ_ATTEMPTS_MAX;
 use crate::access::reach::{Reach, is_whole};
 use crate::access::reader::BlockReader;
 use crate::access::removal::{Removal, Removals};
-use crate::access::repository::{READ_ATTEMPTS_MAX, Repository};
+use crate::access::repository::Repository;
 use tabane_format::pack::BlockKind;
 use tabane_format::snapshot::Snapshot;
 use tabane_format::{Error, Result};

@@ -15,8 +15,10 @@ use serde::Serialize;
 
 use super::exclusive::exclusive;
 use super::options::RepairOptions;
+use crate::access::index_objects::Trust;
+use crate::access::listing::{LIST_ATTEMPTS_MAX, unsteady};
 use crate::access::reader::BlockReader;
-use crate::access::repository::{LIST_ATTEMPTS_MAX, Repository, Trust, unsteady};
+use crate::access::repository::Repository;
 use crate::operations::edit::{Edit, Trees, edit};
 use tabane_format::entry::{Entry, Kind, Piece, Time};
 use tabane_format::pack;
