@@ -216,29 +216,22 @@ impl Shared {
         let up = (Arc::clone(self), Arc::clone(&turn));
         let upward = thread::spawn(move || {
             let (shared, turn) = up;
-            shared.pass_on(
-                client_again,
-                server_again,
-                &shared.up,
-                is_cut,
-                |shared, to| {
-                    let mut turn = lock(&turn);
-                    if turn.answered.is_some() || turn.began.is_none() {
-                        shared.end_request(&mut turn);
-                        turn.began = Some(Instant::now());
-                    }
-                    if shared.trouble() == Trouble::Unavailable {
-                        let _ = to.shutdown(Shutdown::Both);
-                        return Some(
-                            "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\
+            shared.pass_on(client_again, server_again, &shared.up, is_cut, |shared| {
+                let mut turn = lock(&turn);
+                if turn.answered.is_some() || turn.began.is_none() {
+                    shared.end_request(&mut turn);
+                    turn.began = Some(Instant::now());
+                }
+                if shared.trouble() == Trouble::Unavailable {
+                    return Some(
+                        "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\
                          Connection: close\r\n\r\n",
-                        );
-                    }
-                    None
-                },
-            );
+                    );
+                }
+                None
+            });
         });
-        self.pass_on(server, client, &self.down, false, |_, _| {
+        self.pass_on(server, client, &self.down, false, |_| {
             lock(&turn).answered = Some(Instant::now());
             None
         });
@@ -261,7 +254,7 @@ impl Shared {
         to: TcpStream,
         way: &Way,
         is_cut: bool,
-        look: impl Fn(&Self, &TcpStream) -> Option<&'static str>,
+        look: impl Fn(&Self) -> Option<&'static str>,
     ) {
         let (sender, receiver) = sync_channel::<(Instant, Vec<u8>)>(PIECES_IN_FLIGHT);
         let Ok(mut out) = to.try_clone() else { return };
@@ -278,8 +271,10 @@ impl Shared {
         let mut total = 0;
         let mut piece = vec![0; PIECE_LEN];
         while let Ok(len @ 1..) = from.read(&mut piece) {
-            if let Some(answer) = look(self, &to) {
+            if let Some(answer) = look(self) {
                 let _ = from.write_all(answer.as_bytes());
+                // Only now: the end of the server ends what the client gets.
+                let _ = to.shutdown(Shutdown::Both);
                 break;
             }
             total += len;
