@@ -25,10 +25,11 @@ pub struct Found {
 pub enum Traces {
     /// One for each invariant, of any length.
     Any,
-    /// The first one, of any length.
-    First,
-    /// The first one, about as short as can be. States take more memory while they wait.
-    Short,
+    /// The first one for this invariant, of any length.
+    First(&'static str),
+    /// The first one for this invariant, about as short as can be. States take more memory while
+    /// they wait.
+    Short(&'static str),
 }
 
 /// Takes a model through all its states on `threads` threads, or takes about `steps_max` steps.
@@ -42,12 +43,12 @@ where
     if let Some(max) = steps_max {
         builder = builder.target_state_count(max);
     }
-    if traces != Traces::Any {
-        builder = builder.finish_when(HasDiscoveries::AnyFailures);
+    if let Traces::First(invariant) | Traces::Short(invariant) = traces {
+        builder = builder.finish_when(HasDiscoveries::AllOf([invariant].into()));
     }
     match traces {
-        Traces::Any | Traces::First => found(builder.spawn_dfs().join(), steps_max),
-        Traces::Short => found(builder.spawn_bfs().join(), steps_max),
+        Traces::Any | Traces::First(_) => found(builder.spawn_dfs().join(), steps_max),
+        Traces::Short(_) => found(builder.spawn_bfs().join(), steps_max),
     }
 }
 

@@ -38,7 +38,7 @@ fn each_other_way_is_refuted() {
         (Way::LeavesOutThree, 3, STORED_STAYS),
         (Way::NotesNoDeletion, 2, DELETED_STAYS_AWAY),
     ] {
-        let found = run(way, faults, false, Traces::Short);
+        let found = run(way, faults, false, Traces::Short(invariant));
         assert!(
             found.refuted.iter().any(|(name, _)| *name == invariant),
             "{way:?}"
@@ -50,7 +50,7 @@ fn each_other_way_is_refuted() {
 /// though the object was deleted since.
 #[test]
 fn a_heal_beside_a_deletion_revives_the_object() {
-    let found = run(Way::Ours, 2, true, Traces::Short);
+    let found = run(Way::Ours, 2, true, Traces::Short(DELETED_STAYS_AWAY));
     assert!(
         found
             .refuted

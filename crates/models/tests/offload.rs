@@ -29,7 +29,7 @@ fn each_other_way_is_refuted() {
         (Way::TakesByWord, ONE_UNIT_A_MESSAGE),
     ] {
         let since = Instant::now();
-        let found = explore(Offload { way }, 2, None, Traces::Short);
+        let found = explore(Offload { way }, 2, None, Traces::Short(invariant));
         found.print(&format!("{way:?}"), since);
         assert!(
             found.refuted.iter().any(|(name, _)| *name == invariant),

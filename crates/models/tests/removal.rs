@@ -59,9 +59,14 @@ fn what_a_prune_has_verified_stays_named() {
 }
 
 /// Wants the model without `rules` to break an invariant, and prints how.
-fn assert_refuted(rules: &[Rule], model: Removal, invariant: &str) {
+fn assert_refuted(rules: &[Rule], model: Removal, invariant: &'static str) {
     let since = Instant::now();
-    let found = explore(model.without(rules), 2, Some(STEPS_MAX), Traces::Short);
+    let found = explore(
+        model.without(rules),
+        2,
+        Some(STEPS_MAX),
+        Traces::Short(invariant),
+    );
     found.print(&format!("without {rules:?}"), since);
     let trace = found.refuted.iter().find(|(name, _)| *name == invariant);
     let (_, trace) = trace.expect("nothing is lost: is the rule needed?");
@@ -98,9 +103,14 @@ fn if_the_last_removal_does_not_stay_a_confirmed_snapshot_is_lost() {
 }
 
 /// As [`assert_refuted`], but by any trace: the shortest one is too deep.
-fn assert_refuted_somehow(rule: Rule, model: Removal, invariant: &str) {
+fn assert_refuted_somehow(rule: Rule, model: Removal, invariant: &'static str) {
     let since = Instant::now();
-    let found = explore(model.without(&[rule]), 1, Some(STEPS_MAX), Traces::First);
+    let found = explore(
+        model.without(&[rule]),
+        1,
+        Some(STEPS_MAX),
+        Traces::First(invariant),
+    );
     found.print(&format!("without {rule:?}"), since);
     let is_refuted = found.refuted.iter().any(|(name, _)| *name == invariant);
     assert!(is_refuted, "{:?}: is the rule needed?", found.refuted);

@@ -121,7 +121,7 @@ impl Home {
         })
     }
 
-    /// Lets another daemon serve the directory, though threads of this one may still wait for peers.
+    /// Lets another daemon serve the directory, though threads of this one may wait for peers yet.
     pub fn unlock(&self) {
         // Closing the file unlocks it at the latest.
         let _ = flock(&self.stamp, FlockOperation::Unlock);

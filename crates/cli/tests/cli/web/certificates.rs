@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
@@ -13,6 +15,8 @@ use super::pages::two_snapshots;
 use super::served::Served;
 
 const PAGE: &str = "repository/repository";
+
+const LINE_TIMEOUT: Duration = Duration::from_secs(20);
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
@@ -39,6 +43,19 @@ fn issue(authority: &Authority, name: &str, until: i32, file: &Path) {
     let key = KeyPair::generate().expect("a key");
     let certificate = params.signed_by(&key, authority).expect("signed");
     fs::write(file, certificate.pem() + &key.serialize_pem()).expect("written");
+}
+
+/// The line that says `why`: the client may have its answer before the line is written.
+fn wait_for_line(log: &Path, why: &str) -> String {
+    let until = Instant::now() + LINE_TIMEOUT;
+    loop {
+        let text = fs::read_to_string(log).expect("there");
+        if let Some(line) = text.lines().find(|line| line.contains(why)) {
+            return line.to_owned();
+        }
+        assert!(Instant::now() < until, "{why}: {text}");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Who has a certificate of the authority is let in without a password; others are refused, and
@@ -95,12 +112,10 @@ fn certificates_of_the_authority_let_in() {
             refused.stdout.is_empty() && said.contains("alert"),
             "{why}: {said}"
         );
-        let log = fs::read_to_string(&log).expect("there");
-        let line = log.lines().last().unwrap_or_default();
+        let line = wait_for_line(&log, why);
         assert!(
             line.contains("a client at 127.0.0.1 was refused: "),
-            "{log}"
+            "{line}"
         );
-        assert!(line.contains(why), "{log}");
     }
 }
