@@ -292,7 +292,7 @@ fn one_run(
         }
         for contender in &contenders {
             if scenario == Scenario::Prune {
-                contender.prepare_prune(work)?;
+                contender.prepare_prune(work, source)?;
             }
             disk::remove_tree(&contender.target)?;
             disk::warm(source)?;
@@ -398,20 +398,22 @@ impl Contender {
             Scenario::Check if is_kopia => command.args(["snapshot", "verify"]),
             Scenario::Check => command.arg("check"),
             Scenario::Prune if is_kopia => command.args(["maintenance", "run", "--full"]),
-            Scenario::Prune => command.args(["forget", "--prune", "--keep-last", "1"]),
+            Scenario::Prune => {
+                command.args(["forget", "--prune", "--group-by", "", "--keep-last", "1"])
+            }
         };
         command
     }
 
-    /// Makes something that a prune removes: a snapshot of other files.
-    fn prepare_prune(&self, work: &Path) -> Result<()> {
+    /// Makes something that a prune removes: a snapshot of other files, before the last one.
+    fn prepare_prune(&self, work: &Path, source: &Path) -> Result<()> {
         let other = work.join("other");
         disk::remove_tree(&other)?;
-        tree::build(&other, tree::Kind::Mixed, Some(500), None)?;
+        tree::build(&other, tree::Kind::Many, Some(2000), None)?;
         let log = work.join("log");
         let accepted = self.tool.kind.accepted();
         measure(self.scenario(Scenario::First, &other), &log, accepted)?;
-        measure(self.scenario(Scenario::First, &other), &log, accepted)?;
+        measure(self.scenario(Scenario::First, source), &log, accepted)?;
         Ok(())
     }
 }

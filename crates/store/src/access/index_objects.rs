@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::access::index_source::{self, IndexSource};
-use crate::access::listing::{LIST_ATTEMPTS_MAX, READ_ATTEMPTS_MAX, unsteady};
+use crate::access::listing::{LIST_ATTEMPTS_MAX, unsteady};
 use crate::access::removal;
 use crate::access::repository::Repository;
 use tabane_format::crypto::{OBJECT_FORMAT, format_of};
@@ -242,52 +242,58 @@ impl Repository {
     /// The index of all index objects, and the packs that are there.
     fn load_all(&self, trust: Trust) -> Result<(Index, Vec<Listed>)> {
         let (mut known, mut known_unverified) = (BTreeMap::new(), BTreeMap::new());
-        for _ in 0..READ_ATTEMPTS_MAX {
-            let [removals, unverified, objects, packs] = self.list_in_order([
-                // See the rules in `removal`.
-                ObjectKind::Removal,
-                // Before the others: what is verified meanwhile is found there.
-                ObjectKind::Unverified,
-                ObjectKind::Index,
-                ObjectKind::Pack,
-            ])?;
-            let wanted = self.wants_unverified(trust);
-            let unverified = if wanted { unverified } else { Vec::new() };
+        let wants_unverified = self.wants_unverified(trust);
+        let kinds = [
+            // See the rules in `removal`.
+            ObjectKind::Removal,
+            // Before the others: what is verified meanwhile is found there.
+            ObjectKind::Unverified,
+            ObjectKind::Index,
+            ObjectKind::Pack,
+        ];
+        let read = self.read_in_order(kinds, |[removals, unverified, objects, _]| {
+            let unverified = if wants_unverified {
+                &unverified[..]
+            } else {
+                &[]
+            };
             let read_removals = || {
                 let read = |id| self.read_removal_that_counts(id);
-                self.read_listed(&removals, &mut BTreeMap::new(), read)
+                self.read_listed(removals, &mut BTreeMap::new(), read)
             };
             let read_index = || {
                 let kind = ObjectKind::Index;
                 let read = |id| index_source::packs_that_count(self, kind, id);
-                self.read_listed(&objects, &mut known, read)
+                self.read_listed(objects, &mut known, read)
             };
             let read_unverified = || {
                 let kind = ObjectKind::Unverified;
                 let read = |id| index_source::packs_that_count(self, kind, id);
-                self.read_listed(&unverified, &mut known_unverified, read)
+                self.read_listed(unverified, &mut known_unverified, read)
             };
             let is_far = self.is_far();
             let (removals, (objects, unverified)) = both(is_far, read_removals, || {
                 both(is_far, read_index, read_unverified)
             });
-            if let (Some(removals), Some(objects), Some(unverified)) =
-                (removals?, objects?, unverified?)
-            {
-                let removals = Removals(removals);
-                let index_of = |objects: BTreeMap<Id, IndexSegment>| {
-                    let mut index = Index::as_of(removals.names(), removals.condemned());
-                    objects
-                        .values()
-                        .try_for_each(|packs| index.add_all(packs))?;
-                    Ok::<_, Error>(index)
-                };
-                let mut index = index_of(objects)?;
-                self.add_unverified(&mut index, index_of(unverified)?)?;
-                return Ok((index, packs));
-            }
-        }
-        Err(Error::RemovedMeanwhile)
+            let read = (removals?, objects?, unverified?);
+            let (Some(removals), Some(objects), Some(unverified)) = read else {
+                return Ok(None);
+            };
+            Ok(Some((removals, objects, unverified)))
+        })?;
+        let ([_, _, _, packs], (removals, objects, unverified)) =
+            read.ok_or(Error::RemovedMeanwhile)?;
+        let removals = Removals(removals);
+        let index_of = |objects: BTreeMap<Id, IndexSegment>| {
+            let mut index = Index::as_of(removals.names(), removals.condemned());
+            objects
+                .values()
+                .try_for_each(|packs| index.add_all(packs))?;
+            Ok::<_, Error>(index)
+        };
+        let mut index = index_of(objects)?;
+        self.add_unverified(&mut index, index_of(unverified)?)?;
+        Ok((index, packs))
     }
 
     /// The index of all packs of full length, and the IDs of missing or truncated packs, whose

@@ -32,52 +32,78 @@ impl Repository {
         Err(unsteady(kind.name()))
     }
 
-    /// Lists several kinds, each after the list of the kind before it was complete. Without
-    /// write-only keys there is nothing that is unverified.
+    /// Lists several kinds, each after the list of the kind before it was complete, and reads with
+    /// `read` what is listed. Both are done again if a list changes meanwhile, or if `read` gives
+    /// `None` because an object vanished; `None` if objects vanish each time. Without write-only
+    /// keys there is nothing that is unverified.
     ///
     /// # Errors
-    /// When the storage fails.
-    pub(crate) fn list_in_order<const N: usize>(
+    /// When the storage fails; the first error of `read`.
+    pub(crate) fn read_in_order<const N: usize, R>(
         &self,
         kinds: [ObjectKind; N],
-    ) -> Result<[Vec<Listed>; N]> {
+        mut read: impl FnMut(&[Vec<Listed>; N]) -> Result<Option<R>>,
+    ) -> Result<Option<([Vec<Listed>; N], R)>> {
         let is_empty = |kind| kind == ObjectKind::Unverified && !self.config().has_writers();
-        if !self.is_far() {
-            return try_map(kinds, |kind| match kind {
-                _ if is_empty(kind) => Ok(Vec::new()),
-                ObjectKind::Removal => removal::list(self),
-                ObjectKind::Pack => self.list_with_times(kind),
-                _ => self.list_steadily(kind),
-            });
-        }
+        let mut reads = 0;
         for _ in 0..LIST_ATTEMPTS_MAX {
-            // The second list of a kind goes beside the first ones of those behind it.
-            let (firsts, is_steady) = std::thread::scope(|scope| {
-                let mut seconds = Vec::new();
-                let firsts = try_map(kinds, |kind| {
-                    if is_empty(kind) {
-                        return Ok(Vec::new());
-                    }
-                    let first = self.list_with_times(kind)?;
-                    if ![ObjectKind::Removal, ObjectKind::Pack].contains(&kind) {
-                        let second = scope.spawn(move || self.list_with_times(kind));
-                        seconds.push((first.clone(), second));
-                    }
-                    Ok(first)
+            let (lists, objects, is_steady) = if self.is_far() {
+                self.read_beside_lists(kinds, is_empty, &mut read)?
+            } else {
+                let lists = try_map(kinds, |kind| match kind {
+                    _ if is_empty(kind) => Ok(Vec::new()),
+                    ObjectKind::Removal => removal::list(self),
+                    ObjectKind::Pack => self.list_with_times(kind),
+                    _ => self.list_steadily(kind),
                 })?;
-                let mut is_steady = true;
-                for (first, second) in seconds {
-                    let second = second.join();
-                    let second = second.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                    is_steady &= second? == first;
+                let objects = read(&lists)?;
+                (lists, objects, true)
+            };
+            match objects {
+                _ if !is_steady => {}
+                Some(objects) => return Ok(Some((lists, objects))),
+                None => {
+                    reads += 1;
+                    if reads == READ_ATTEMPTS_MAX {
+                        return Ok(None);
+                    }
                 }
-                Ok::<_, Error>((firsts, is_steady))
-            })?;
-            if is_steady {
-                return Ok(firsts);
             }
         }
         Err(unsteady("objects"))
+    }
+
+    /// One attempt at [`Repository::read_in_order`] where the storage is far, and whether the lists
+    /// were steady: the second list of a kind goes beside the first ones of those behind it, and
+    /// beside `read`.
+    fn read_beside_lists<const N: usize, R>(
+        &self,
+        kinds: [ObjectKind; N],
+        is_empty: impl Fn(ObjectKind) -> bool,
+        read: &mut impl FnMut(&[Vec<Listed>; N]) -> Result<Option<R>>,
+    ) -> Result<([Vec<Listed>; N], Option<R>, bool)> {
+        std::thread::scope(|scope| {
+            let mut seconds = Vec::new();
+            let firsts = try_map(kinds, |kind| {
+                if is_empty(kind) {
+                    return Ok(Vec::new());
+                }
+                let first = self.list_with_times(kind)?;
+                if ![ObjectKind::Removal, ObjectKind::Pack].contains(&kind) {
+                    let second = scope.spawn(move || self.list_with_times(kind));
+                    seconds.push((first.clone(), second));
+                }
+                Ok(first)
+            })?;
+            let objects = read(&firsts)?;
+            let mut is_steady = true;
+            for (first, second) in seconds {
+                let second = second.join();
+                let second = second.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                is_steady &= second? == first;
+            }
+            Ok((firsts, objects, is_steady))
+        })
     }
 
     /// Reads all objects of a kind with `read`, several at a time, even while some are being

@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use crate::access::client::{Presence, Purpose};
 use crate::access::examine::Examiner;
-use crate::access::listing::READ_ATTEMPTS_MAX;
 use crate::access::reach::{Reach, is_whole};
 use crate::access::reader::{self, BlockReader};
 use crate::access::removal::{Removal, Removals};
@@ -269,19 +268,19 @@ struct Read {
 fn read_objects(run: &Run, chosen: &[Id]) -> Result<Read> {
     let repository = &run.repository;
     let is_far = repository.is_far();
-    for _ in 0..READ_ATTEMPTS_MAX {
-        // Snapshots before the index: so the index knows all that they need, even if a backup ends
-        // meanwhile.
-        let [removals, pending, snapshots, unverified, index, packs] =
-            repository.list_in_order([
-                ObjectKind::Removal,
-                ObjectKind::Pending,
-                ObjectKind::Snapshot,
-                // Before the others: what somebody verifies meanwhile is in these.
-                ObjectKind::Unverified,
-                ObjectKind::Index,
-                ObjectKind::Pack,
-            ])?;
+    // Snapshots before the index: so the index knows all that they need, even if a backup ends
+    // meanwhile.
+    let kinds = [
+        ObjectKind::Removal,
+        ObjectKind::Pending,
+        ObjectKind::Snapshot,
+        // Before the others: what somebody verifies meanwhile is in these.
+        ObjectKind::Unverified,
+        ObjectKind::Index,
+        ObjectKind::Pack,
+    ];
+    let read = repository.read_in_order(kinds, |lists| {
+        let [removals, pending, snapshots, unverified, index, _] = lists;
         let read_pending = |id| repository.load_snapshot_from(ObjectKind::Pending, id);
         let read_snapshot = |id| {
             let is_chosen = chosen.is_empty() || chosen.contains(&id);
@@ -293,8 +292,8 @@ fn read_objects(run: &Run, chosen: &[Id]) -> Result<Read> {
             let read_unverified = |id| repository.read_unverified(id);
             both(
                 is_far,
-                || repository.read_each_listed(&unverified, read_unverified),
-                || repository.read_each_listed(&index, read),
+                || repository.read_each_listed(unverified, read_unverified),
+                || repository.read_each_listed(index, read),
             )
         };
         let (of_snapshots, (of_removals, of_index)) = both(
@@ -302,33 +301,36 @@ fn read_objects(run: &Run, chosen: &[Id]) -> Result<Read> {
             || {
                 both(
                     is_far,
-                    || repository.read_each_listed(&pending, read_pending),
-                    || repository.read_each_listed(&snapshots, read_snapshot),
+                    || repository.read_each_listed(pending, read_pending),
+                    || repository.read_each_listed(snapshots, read_snapshot),
                 )
             },
             || {
                 both(
                     is_far,
-                    || repository.read_each_listed(&removals, |id| repository.read_removal(id)),
+                    || repository.read_each_listed(removals, |id| repository.read_removal(id)),
                     read_index,
                 )
             },
         );
         let of_packs = (of_removals?, of_index.0?, of_index.1?);
-        if let (Some(announced), Some(snapshots)) = (of_snapshots.0?, of_snapshots.1?)
-            && let (Some(removals), Some(unverified), Some(index)) = of_packs
-        {
-            return Ok(Read {
-                removals,
-                announced,
-                snapshots,
-                unverified,
-                index,
-                packs,
-            });
-        }
-    }
-    Err(Error::RemovedMeanwhile)
+        let (Some(announced), Some(snapshots)) = (of_snapshots.0?, of_snapshots.1?) else {
+            return Ok(None);
+        };
+        let (Some(removals), Some(unverified), Some(index)) = of_packs else {
+            return Ok(None);
+        };
+        Ok(Some(Read {
+            removals,
+            announced,
+            snapshots,
+            unverified,
+            index,
+            packs: Vec::new(),
+        }))
+    })?;
+    let ([_, _, _, _, _, packs], read) = read.ok_or(Error::RemovedMeanwhile)?;
+    Ok(Read { packs, ..read })
 }
 
 impl Read {

@@ -83,15 +83,16 @@ pub fn extend(repository: &Repository, packs: impl IntoIterator<Item = Id>) -> R
         .map(|pack| Name::new(ObjectKind::Pack, pack))
         .collect();
     names.insert(Name::CONFIG);
-    for kind in [
+    let kinds = [
         ObjectKind::Key,
         ObjectKind::Copy,
         ObjectKind::Index,
         ObjectKind::Unverified,
         ObjectKind::Snapshot,
         ObjectKind::Forgotten,
-    ] {
-        let listed = repository.list(kind)?;
+    ];
+    let listed = try_each(&kinds, storage.connections(), |&kind| repository.list(kind))?;
+    for (kind, listed) in kinds.into_iter().zip(listed) {
         names.extend(listed.into_iter().map(|(id, _)| Name::new(kind, id)));
     }
     let known = Known::read(repository);

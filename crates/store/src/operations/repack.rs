@@ -26,6 +26,13 @@ struct Worker {
 /// The blocks of one segment that are to be copied.
 type Wanted = (u32, Vec<(Id, BlockLocation)>);
 
+/// The most bytes of a far pack that are read though nobody wants them: another request takes
+/// longer.
+const GAP_LEN_MAX: u32 = 1 << 20;
+
+/// The most workers that copy from a far storage: each has a pack of its own in memory.
+const FAR_WORKERS_MAX: usize = 8;
+
 /// Where blocks come from, and where they go.
 pub struct Ends<'a> {
     /// The repository that holds the blocks.
@@ -97,22 +104,26 @@ pub fn copy_between(
         data: writer.encoder(BlockKind::Data, compression),
         tree: writer.encoder(BlockKind::Tree, compression),
     };
+    let mut workers = std::thread::available_parallelism().map_or(1, |count| count.get());
+    if from.is_far() {
+        workers = workers.max(from.storage().connections().min(FAR_WORKERS_MAX));
+    }
     // Little work makes few packs.
-    let workers = std::thread::available_parallelism().map_or(1, |count| count.get());
     let workers = workers.min(bytes.div_ceil(PACK_LEN).max(1));
     let pool = Pool::new((0..workers).map(|_| worker()).collect(), workers);
     let (done, progress) = (Arc::new(AtomicU64::new(0)), Arc::new(progress));
-    for (segment, wanted) in segments {
+    for run in runs(from, index, segments)? {
         let (index, done, progress) = (Arc::clone(index), Arc::clone(&done), Arc::clone(&progress));
         let repository = from.clone();
         pool.submitter().submit(move |worker: &mut Worker, _| {
             if worker.data.has_failed() {
                 return;
             }
-            if let Err(error) = copy_segment(&repository, &index, segment, &wanted, worker) {
+            if let Err(error) = copy_run(&repository, &index, &run, worker) {
                 worker.data.fail(error);
             }
-            let bytes: u64 = wanted.iter().map(|(_, place)| u64::from(place.len)).sum();
+            let wanted = run.iter().flat_map(|(_, wanted)| wanted);
+            let bytes: u64 = wanted.map(|(_, place)| u64::from(place.len)).sum();
             progress(done.fetch_add(bytes, Ordering::Relaxed) + bytes);
         });
     }
@@ -128,15 +139,64 @@ pub fn copy_between(
     Ok(written)
 }
 
+/// Puts together what is read by one request: of a far storage, segments of a pack with little
+/// between them. Directories are read in larger parts by themselves, which are kept.
+fn runs(from: &Repository, index: &Index, segments: Vec<Wanted>) -> Result<Vec<Vec<Wanted>>> {
+    let mut runs: Vec<Vec<Wanted>> = Vec::new();
+    let mut raw_bytes = 0;
+    let mut end = None;
+    for (number, wanted) in segments {
+        let segment = index.segment(number)?;
+        let is_joined = end.is_some_and(|(pack, end)| {
+            pack == segment.pack
+                && segment.offset.saturating_sub(end) <= GAP_LEN_MAX
+                && raw_bytes + segment.raw_len as usize <= PACK_LEN
+        });
+        let can_join = from.is_far() && index.pack(segment.pack)?.kind.blocks() == BlockKind::Data;
+        end = can_join.then_some((segment.pack, segment.offset + segment.stored_len));
+        match runs.last_mut().filter(|_| is_joined) {
+            Some(run) => run.push((number, wanted)),
+            None => {
+                raw_bytes = 0;
+                runs.push(vec![(number, wanted)]);
+            }
+        }
+        raw_bytes += segment.raw_len as usize;
+    }
+    Ok(runs)
+}
+
+/// Copies what is wanted of these segments, which are in one pack.
+fn copy_run(
+    repository: &Repository,
+    index: &Index,
+    run: &[Wanted],
+    worker: &mut Worker,
+) -> Result<()> {
+    // model: removal/repack/read-packs
+    let [(segment, wanted)] = run else {
+        let (first, last) = (run[0].0, run[run.len() - 1].0);
+        let numbers: Vec<u32> = (first..=last).collect();
+        let mut read = worker.reader.read_segments(index, &numbers);
+        return run.iter().try_for_each(|(segment, wanted)| {
+            let read = &mut read[(segment - first) as usize];
+            let read = std::mem::replace(read, Ok(Vec::new()));
+            copy_segment(repository, index, *segment, wanted, read, worker)
+        });
+    };
+    let read = worker.reader.read_segment(index, *segment);
+    copy_segment(repository, index, *segment, wanted, read, worker)
+}
+
+/// Copies these blocks of a segment, which was `read`.
 fn copy_segment(
     repository: &Repository,
     index: &Index,
     segment: u32,
     wanted: &[(Id, BlockLocation)],
+    read: Result<Vec<u8>>,
     worker: &mut Worker,
 ) -> Result<()> {
-    // model: removal/repack/read-packs
-    let read = worker.reader.read_segment(index, segment);
     let pack = index.pack(index.segment(segment)?.pack)?;
     let blocks: Vec<&[u8]> = match &read {
         Ok(raw) => wanted

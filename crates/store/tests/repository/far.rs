@@ -150,7 +150,7 @@ fn a_forget_with_a_prune_makes_few_round_trips_in_sequence() {
     let bed = Bed::new();
     let count = std::cell::Cell::new(0);
     // Five of them are for the record of what is removed, and for who makes a write-only key.
-    bed.expect_at_most(36, || {
+    bed.expect_at_most(31, || {
         count.set(count.get() + 1);
         tree::write(bed.path("source/0/new"), &vec![count.get(); 300_000]);
         let made = bed.back_up();

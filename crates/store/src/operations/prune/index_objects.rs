@@ -66,6 +66,9 @@ pub fn rewrite(
         })
         .map(|(id, _)| *id)
         .collect();
+    if old.is_empty() {
+        return Ok(objects.len() as u64);
+    }
     let mut written = Vec::new();
     let (mut named, mut segment) = (HashSet::new(), IndexSegment::new());
     let mut write = |segment: &mut IndexSegment| -> Result<()> {

@@ -618,8 +618,14 @@ impl Run {
             gone,
             condemned,
         };
-        self.report.index_objects =
-            index_objects::rewrite(&self.repository, &view.objects.segments, unwanted, removals)?;
+        let repository = &self.repository;
+        let (merged, rewritten) = both(
+            repository.is_far(),
+            || forgotten::merge(repository),
+            || index_objects::rewrite(repository, &view.objects.segments, unwanted, removals),
+        );
+        merged?;
+        self.report.index_objects = rewritten?;
         if !view.objects.unverified.is_empty() {
             self.forget_claims(gone)?;
         }
@@ -635,13 +641,7 @@ impl Run {
         // model: removal/tidy/delete-pending
         self.delete(ObjectKind::Pending, &view.settled)?;
         let dead = view.dead.iter().map(|dead| &dead.id);
-        let (deleted, merged) = both(
-            self.repository.is_far(),
-            || self.delete(ObjectKind::Client, dead),
-            || forgotten::merge(&self.repository),
-        );
-        deleted?;
-        merged?;
+        self.delete(ObjectKind::Client, dead)?;
         let removed = self.repository.storage().remove_leftovers(LEFTOVER_AGE_MIN);
         match removed {
             Ok(count) => self.report.leftovers = count,

@@ -313,47 +313,40 @@ struct Objects {
 /// meanwhile.
 fn read_objects(repository: &Repository, mut known: IndexObjects) -> Result<Objects> {
     let signs = repository.config().has_writers();
+    let is_far = repository.is_far();
     let unsigned = Mutex::new(known.unsigned);
-    for _ in 0..READ_ATTEMPTS_MAX {
-        let [
-            removals,
-            pending,
-            snapshots,
-            unverified,
-            segments,
-            packs,
-            clients,
-        ] = repository.list_in_order([
-            // model: removal/view/list-removals
-            ObjectKind::Removal,
-            // Before the snapshots: a pending snapshot that vanishes meanwhile has become a
-            // snapshot by then.
-            // model: removal/view/list-pending
-            ObjectKind::Pending,
-            // model: removal/view/list-snapshots
-            ObjectKind::Snapshot,
-            // Before the others: what somebody verifies meanwhile is in these.
-            // model: removal/view/list-unverified
-            ObjectKind::Unverified,
-            // model: removal/view/list-objects
-            ObjectKind::Index,
-            // model: removal/view/list-packs
-            ObjectKind::Pack,
-            // After the packs: a client announces itself before it puts a pack.
-            ObjectKind::Client,
-        ])?;
-        let is_far = repository.is_far();
+    let kinds = [
+        // model: removal/view/list-removals
+        ObjectKind::Removal,
+        // Before the snapshots: a pending snapshot that vanishes meanwhile has become a snapshot by
+        // then.
+        // model: removal/view/list-pending
+        ObjectKind::Pending,
+        // model: removal/view/list-snapshots
+        ObjectKind::Snapshot,
+        // Before the others: what somebody verifies meanwhile is in these.
+        // model: removal/view/list-unverified
+        ObjectKind::Unverified,
+        // model: removal/view/list-objects
+        ObjectKind::Index,
+        // model: removal/view/list-packs
+        ObjectKind::Pack,
+        // After the packs: a client announces itself before it puts a pack.
+        ObjectKind::Client,
+    ];
+    let read = repository.read_in_order(kinds, |lists| {
+        let [listed, pending, snapshots, unverified, segments, _, clients] = lists;
         let read_snapshots = |kind, listed: &[Listed]| {
             let read = |id| repository.load_snapshot_from(kind, id);
             repository.read_each_listed(listed, read)
         };
         let read_removals = || {
             let read = |id| repository.read_removal_that_counts(id);
-            repository.read_listed(&removals, &mut BTreeMap::new(), read)
+            repository.read_listed(listed, &mut BTreeMap::new(), read)
         };
         let read_unverified = || {
             let read = |id| repository.read_unverified(id);
-            repository.read_listed(&unverified, &mut known.unverified, read)
+            repository.read_listed(unverified, &mut known.unverified, read)
         };
         let read_segments = || {
             let read = |id| {
@@ -363,21 +356,24 @@ fn read_objects(repository: &Repository, mut known: IndexObjects) -> Result<Obje
                 }
                 Ok(packs)
             };
-            repository.read_listed(&segments, &mut known.segments, read)
+            repository.read_listed(segments, &mut known.segments, read)
         };
-        let (of_snapshots, (of_removals, of_packs)) = both(
+        let read_clients = || client::read_listed(repository, clients.clone());
+        let (of_snapshots, ((of_removals, clients), of_packs)) = both(
             is_far,
             || {
                 both(
                     is_far,
-                    || read_snapshots(ObjectKind::Pending, &pending),
-                    || read_snapshots(ObjectKind::Snapshot, &snapshots),
+                    || read_snapshots(ObjectKind::Pending, pending),
+                    || read_snapshots(ObjectKind::Snapshot, snapshots),
                 )
             },
             || {
-                both(is_far, read_removals, || {
-                    both(is_far, read_unverified, read_segments)
-                })
+                both(
+                    is_far,
+                    || both(is_far, read_removals, read_clients),
+                    || both(is_far, read_unverified, read_segments),
+                )
             },
         );
         let of_index = (of_packs.0?, of_packs.1?);
@@ -385,29 +381,34 @@ fn read_objects(repository: &Repository, mut known: IndexObjects) -> Result<Obje
         let (
             Some(pending_snapshots),
             Some(snapshots),
-            Some(of_removals),
+            Some(removals),
             (Some(unverified), Some(segments)),
         ) = read
         else {
-            continue;
+            return Ok(None);
         };
-        let times = removals.iter().map(|object| (object.id, object.modified));
-        return Ok(Objects {
-            removals: Removals(of_removals),
+        let times = listed.iter().map(|object| (object.id, object.modified));
+        Ok(Some(Objects {
+            removals: Removals(removals),
             removal_times: times.collect(),
-            pending,
+            pending: Vec::new(),
             pending_snapshots,
             snapshots,
             index: IndexObjects {
                 segments,
-                unsigned: unsigned.into_inner().expect("no panic under this lock"),
+                unsigned: std::mem::take(&mut lock(&unsigned)),
                 unverified,
             },
-            packs: packs.into_iter().map(|pack| (pack.id, pack)).collect(),
-            clients: client::read_listed(repository, clients),
-        });
-    }
-    Err(Error::PruneOvertaken)
+            packs: HashMap::new(),
+            clients,
+        }))
+    })?;
+    let ([_, pending, _, _, _, packs, _], objects) = read.ok_or(Error::PruneOvertaken)?;
+    Ok(Objects {
+        pending,
+        packs: packs.into_iter().map(|pack| (pack.id, pack)).collect(),
+        ..objects
+    })
 }
 
 /// The others among all clients and the time for a dry run, which has no presence: just after the
