@@ -12,6 +12,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::header::{CONTENT_LENGTH, HeaderMap, RANGE};
 use hyper::{Request, Response, StatusCode};
+use tabane_storage::buffer::{self, Buffer};
 use tabane_storage::protocol::{self, Operation};
 use tabane_storage::{
     Id, LocalStorage, Name, OBJECT_LEN_MAX, ObjectKind, Result, Storage, StorageError,
@@ -106,10 +107,12 @@ impl Service {
             }
             Operation::Replace(name) => {
                 let bytes = collect(request.into_body(), length(asked.len)?).await?;
-                self.counters.received_bytes.add(bytes.len() as u64);
+                self.counters
+                    .received_bytes
+                    .add(bytes.as_ref().len() as u64);
                 blocking(move || {
-                    repository.check_name(name, object_id(&[&bytes]))?;
-                    repository.storage().replace(name, &[&bytes])
+                    repository.check_name(name, object_id(&[bytes.as_ref()]))?;
+                    repository.storage().replace(name, &[bytes.as_ref()])
                 })
                 .await?;
                 Ok(done(StatusCode::CREATED))
@@ -287,7 +290,8 @@ async fn send(
 /// Reads the first piece of a range.
 fn read(storage: &LocalStorage, name: Name, range: &Range<u64>) -> Result<Bytes> {
     let end = range.end.min(range.start + PIECE_LEN as u64);
-    storage.get(name, Some(range.start..end)).map(Bytes::from)
+    let bytes = storage.get(name, Some(range.start..end))?;
+    Ok(Bytes::from_owner(Buffer::from(bytes)))
 }
 
 /// Receives an object and gives it its name, durably.
@@ -305,9 +309,10 @@ where
         let bytes = collect(body, len).await?;
         let (repository, who) = (Arc::clone(repository), who.clone());
         return blocking(move || {
-            repository.check_name(name, object_id(&[&bytes]))?;
-            repository.check_copy(&who, name, &bytes)?;
-            repository.storage().put(name, &[&bytes])
+            let bytes = bytes.as_ref();
+            repository.check_name(name, object_id(&[bytes]))?;
+            repository.check_copy(&who, name, bytes)?;
+            repository.storage().put(name, &[bytes])
         })
         .await;
     }
@@ -343,18 +348,18 @@ where
 }
 
 /// Receives a body of this length.
-async fn collect<B>(body: B, len: u64) -> Result<Vec<u8>>
+async fn collect<B>(body: B, len: u64) -> Result<Buffer>
 where
     B: Body<Data = Bytes> + Unpin,
 {
-    let mut bytes = Vec::with_capacity(PIECE_LEN.min(len as usize));
+    let mut bytes = buffer::with_capacity(PIECE_LEN.min(len as usize));
     let mut pieces = Pieces { body, left: len };
     while let Some(piece) = pieces.next().await? {
         piece
             .iter()
             .for_each(|piece| bytes.extend_from_slice(piece));
     }
-    Ok(bytes)
+    Ok(Buffer::from(bytes))
 }
 
 /// A body that is to have a certain length, in pieces of about [`PIECE_LEN`].

@@ -65,6 +65,12 @@ impl Buffer {
     }
 }
 
+impl From<Vec<u8>> for Buffer {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+}
+
 impl Drop for Buffer {
     fn drop(&mut self) {
         give_back(std::mem::take(&mut self.0));

@@ -20,6 +20,7 @@ use hyper::{Request, Response, StatusCode};
 use tokio::sync::Mutex;
 
 use self::connection::{Body, Connection, Route};
+use crate::buffer::{self, Buffer};
 use crate::error::{Result, StorageError, StorageErrorKind};
 use crate::hash::random;
 use crate::limit::Limiter;
@@ -204,7 +205,9 @@ impl ServedStorage {
     }
 
     fn put_as(&self, operation: Operation, name: Name, parts: &[&[u8]]) -> Result<()> {
-        let bytes = Bytes::from(parts.concat());
+        let mut bytes = buffer::with_capacity(parts.iter().map(|part| part.len()).sum());
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        let bytes = Bytes::from_owner(Buffer::from(bytes));
         let put = self.remote.run(async |attempt| {
             match self.send(operation, bytes.clone(), None).await {
                 Err(failure)
@@ -338,7 +341,7 @@ impl Answer<'_> {
     /// Reads a body of at most `max` bytes.
     async fn bytes(mut self, max: u64) -> Result<Vec<u8>> {
         let told = self.length().unwrap_or_default().min(max);
-        let mut bytes = crate::buffer::with_capacity(told as usize);
+        let mut bytes = buffer::with_capacity(told as usize);
         let body = self.response.body_mut();
         loop {
             let frame = match tokio::time::timeout(SILENCE_MAX, body.frame()).await {
