@@ -477,7 +477,7 @@ impl Global {
         };
         let open = || -> Result<Arc<StripedStorage>> {
             let storage = Arc::new(this.set()?);
-            Repository::open(Arc::clone(&storage) as Arc<dyn Storage>, &password)?;
+            Repository::open_with_memory(Arc::clone(&storage) as _, &password, this.memory())?;
             Ok(storage)
         };
         let storage = open()?;
@@ -591,17 +591,18 @@ impl Global {
         }
     }
 
-    /// The repository, with a memory where there is a place for it, and with a cache unless there
-    /// should be none.
-    fn cached(&self, repository: Repository) -> Repository {
-        let memory = match &self.repository.state_dir {
+    /// What this machine has seen of repositories; `None` if neither an option nor the environment
+    /// names a place for it.
+    fn memory(&self) -> Option<Memory> {
+        let root = match &self.repository.state_dir {
             Some(root) if !root.as_os_str().is_empty() => Some(root.clone()),
             _ => Memory::default_root(),
         };
-        let repository = match memory {
-            Some(root) => repository.with_memory(Memory::new(root)),
-            None => repository,
-        };
+        root.map(Memory::new)
+    }
+
+    /// The repository with a cache, unless there should be none.
+    fn cached(&self, repository: Repository) -> Repository {
         match self.cache_root().filter(|_| !self.repository.no_cache) {
             Some(root) => {
                 let told = |text: &str| {
@@ -636,7 +637,10 @@ impl Global {
         }
         options.chunking.validate()?;
         let password = password::new(&this, "new repository")?;
-        let repository = Repository::init(storage, &password, options)?;
+        let mut repository = Repository::init(storage, &password, options)?;
+        if let Some(memory) = this.memory() {
+            repository = repository.with_memory(memory);
+        }
         Ok(Arc::new(self.cached(repository)))
     }
 
@@ -671,7 +675,8 @@ impl Global {
         if !exists(&*storage)? {
             return Err(Repository::absence(&*storage).into());
         }
-        Ok(self.cached(Repository::open(storage, password)?))
+        let opened = Repository::open_with_memory(storage, password, this.memory());
+        Ok(self.cached(opened?))
     }
 
     /// The password of the repository that options, the configuration file or the environment
@@ -713,7 +718,8 @@ impl Global {
         let mut attempts = 1;
         loop {
             let (password, typed) = password::existing(&this)?;
-            match Repository::open(Arc::clone(&storage), &password) {
+            let memory = this.memory();
+            match Repository::open_with_memory(Arc::clone(&storage), &password, memory) {
                 Err(error @ Error::WrongPassword { .. })
                     if typed && attempts < password::ATTEMPTS =>
                 {

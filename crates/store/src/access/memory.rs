@@ -6,7 +6,11 @@
 //! ```
 //! A file for each repository and key, sealed with the key's own secret: nobody else can change
 //! what it says. Whoever removes it makes the machine see the repository for the first time.
+//!
+//! Beside these, an empty file `opened-<ID of the key>` says when a key has opened a repository
+//! that has several. Each try of a password is slow on purpose, so the last key is tried first.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
@@ -130,6 +134,24 @@ impl Memory {
             .or_else(|| Some(folder("HOME")?.join(".local/state")))
             .filter(|root| root.is_absolute())
             .map(|root| root.join("tabane"))
+    }
+
+    fn key_path(&self, key: Id) -> PathBuf {
+        self.root.join(format!("opened-{key}"))
+    }
+
+    /// Puts the keys in front that have opened a repository, the last one first. Where nothing is
+    /// noted, or something wrong, only the order is another.
+    pub(crate) fn order_keys<T>(&self, keys: &mut [(Id, T)]) {
+        if keys.len() > 1 {
+            let opened = |id| fs::metadata(self.key_path(id)).and_then(|note| note.modified());
+            keys.sort_by_cached_key(|(id, _)| Reverse(opened(*id).ok()));
+        }
+    }
+
+    /// Notes that this key has opened its repository.
+    pub(crate) fn note_key(&self, key: Id) {
+        let _ = private_file::write(&self.key_path(key), &[], false);
     }
 
     fn path(&self, repository: &Repository) -> PathBuf {
@@ -316,12 +338,6 @@ fn note(repository: &Repository, path: &Path, why: &dyn fmt::Display) {
 }
 
 impl Repository {
-    /// A handle that remembers what it sees, and compares.
-    pub fn with_memory(mut self, memory: Memory) -> Self {
-        self.set_memory(memory);
-        self
-    }
-
     /// How the repository differs from what this machine has seen before; nothing if it remembers
     /// nothing.
     ///

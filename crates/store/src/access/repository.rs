@@ -187,8 +187,21 @@ impl Repository {
     /// [`Error::NewerFormat`], damage, or when
     /// the storage fails.
     pub fn open(storage: Arc<dyn Storage>, password: &Password) -> Result<Self> {
+        Self::open_with_memory(storage, password, None)
+    }
+
+    /// As [`Repository::open`]; the handle remembers what it sees, and compares. Of several keys,
+    /// the password is tried first on the one that has opened the repository last with this memory.
+    ///
+    /// # Errors
+    /// As [`Repository::open`].
+    pub fn open_with_memory(
+        storage: Arc<dyn Storage>,
+        password: &Password,
+        memory: Option<Memory>,
+    ) -> Result<Self> {
         let early = EarlyLists::ask(&storage);
-        let found = match Self::find_originals(&*storage, password) {
+        let found = match Self::find_originals(&*storage, password, memory.as_ref()) {
             Ok(found) => found,
             Err(error) => from_copies::find(&*storage, password, &error).ok_or(error)?,
         };
@@ -200,10 +213,16 @@ impl Repository {
             }
             Unwrapped::Writer(writer) => writer.config(),
         };
-        Self::new(storage, found, config, early)
+        let mut repository = Self::new(storage, found, config, early)?;
+        repository.memory = memory.map(Arc::new);
+        Ok(repository)
     }
 
-    fn find_originals(storage: &dyn Storage, password: &Password) -> Result<Found> {
+    fn find_originals(
+        storage: &dyn Storage,
+        password: &Password,
+        memory: Option<&Memory>,
+    ) -> Result<Found> {
         let read_config = || storage.get(Name::CONFIG, None);
         let (sealed, keys) = both(storage.is_far(), read_config, || key::read_all(storage));
         let sealed = sealed.map_err(|source| {
@@ -215,7 +234,15 @@ impl Repository {
         // A newer format is reported before a password is tried.
         parse_header(ObjectKind::Config, &sealed, "config")?;
         let is_right = |secret: &Unwrapped| secret.accepts_config(&sealed);
-        let (secret, key) = key::open(storage, keys?, password, is_right)?;
+        let mut keys = keys?;
+        if let Some(memory) = memory {
+            memory.order_keys(&mut keys);
+        }
+        let first = keys.first().map(|(id, _)| *id);
+        let (secret, key) = key::open(storage, keys, password, is_right)?;
+        if let Some(memory) = memory.filter(|_| first != Some(key)) {
+            memory.note_key(key);
+        }
         Ok(Found {
             secret,
             key,
@@ -404,8 +431,10 @@ impl Repository {
         self.keys().writer().map(|writer| writer.id)
     }
 
-    pub(crate) fn set_memory(&mut self, memory: Memory) {
+    /// A handle that remembers what it sees, and compares.
+    pub fn with_memory(mut self, memory: Memory) -> Self {
         self.memory = Some(Arc::new(memory));
+        self
     }
 
     pub(crate) fn memory(&self) -> Option<&Memory> {

@@ -1,16 +1,18 @@
 //! A client notices when a repository comes back older than it was, or lacks a snapshot.
 
+use std::fs;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use tabane_storage::{Id, Name, ObjectKind, Storage};
 use tabane_store::check::CheckOptions;
-use tabane_store::key::KdfCost;
+use tabane_store::key::{self, KdfCost, Password};
 use tabane_store::{Error, Memory, PruneOptions, Repository, Rollback};
 
 use super::write_only::{Bed, writer_password};
 use crate::common::memory::{MemoryStorage, Objects};
 use crate::common::tree::write;
-use crate::common::{Recorder, backup_options, id, init_options, init_with};
+use crate::common::{Recorder, backup_options, id, init_options, init_with, password};
 
 /// The repository as a machine of this name sees it, opened anew.
 fn machine(bed: &Bed, name: &str) -> Arc<Repository> {
@@ -227,4 +229,46 @@ fn what_was_never_confirmed_is_not_missed() {
     bed.storage.remove(name);
     bed.storage.remove(Name::new(ObjectKind::Pending, pending));
     assert_quiet(&machine(&bed, "looks"));
+}
+
+#[test]
+fn the_key_that_opened_last_is_tried_first() {
+    let storage = MemoryStorage::default();
+    let repository = init_with(storage.clone(), init_options());
+    let dir = tempfile::tempdir().unwrap();
+    let open = |password: &Password| {
+        let memory = Memory::new(dir.path());
+        let storage = Arc::new(storage.clone());
+        Repository::open_with_memory(storage, password, Some(memory)).unwrap()
+    };
+    let noted = || fs::read_dir(dir.path()).unwrap().count();
+    let note = |key: Id| dir.path().join(format!("opened-{key}"));
+    assert_eq!(open(&password()).key(), repository.key());
+    assert_eq!(noted(), 0, "of one key, there is no order");
+
+    // One password opens all of these, so the key says which one was tried first.
+    for _ in 0..4 {
+        repository.add_key(&password(), KdfCost::WEAKEST).unwrap();
+    }
+    let keys = key::ids(&storage).unwrap();
+    assert_eq!(open(&password()).key(), keys[0]);
+    assert_eq!(noted(), 0);
+    fs::write(note(keys[3]), []).unwrap();
+    assert_eq!(open(&password()).key(), keys[3]);
+    let hour = Duration::from_secs(3600);
+    fs::write(note(keys[2]), []).unwrap();
+    let file = fs::File::open(note(keys[2])).unwrap();
+    file.set_modified(SystemTime::now() - hour).unwrap();
+    assert_eq!(open(&password()).key(), keys[3]);
+    file.set_modified(SystemTime::now() + hour).unwrap();
+    assert_eq!(open(&password()).key(), keys[2]);
+
+    // The password of another key notes that key; notes of wrong and lost keys cost only the order.
+    let own: Password = b"battery staple".to_vec().into();
+    let added = repository.add_key(&own, KdfCost::WEAKEST).unwrap();
+    fs::write(note(Id([7; 32])), []).unwrap();
+    assert_eq!(open(&own).key(), added);
+    assert!(note(added).exists());
+    key::delete(&storage, added).unwrap();
+    assert_eq!(open(&password()).key(), keys[2]);
 }
