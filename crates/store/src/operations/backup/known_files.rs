@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use aws_lc_rs::hmac;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tabane_storage::{Id, random};
@@ -40,8 +39,14 @@ const TEMPORARY_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 /// A masked name, content or entry.
 pub type Masked = [u8; 16];
 
-/// Hides names, and tells contents apart.
-pub struct Mask(hmac::Key);
+/// Hides names, and tells entries and contents apart, with a key for each.
+pub struct Mask {
+    names: MaskKey,
+    entries: MaskKey,
+    contents: MaskKey,
+}
+
+struct MaskKey(Zeroizing<[u8; 32]>);
 
 /// The secrets of one file.
 struct Secrets {
@@ -111,25 +116,26 @@ pub struct KnownFilesWriter {
 impl Mask {
     /// Masks a name.
     pub fn name(&self, name: &[u8]) -> Masked {
-        self.mask(b'n', name)
+        self.names.mask(name)
     }
 
     /// Masks a whole entry.
     pub fn whole(&self, entry: &Entry) -> Masked {
-        self.mask(b'e', &tree::encode(std::slice::from_ref(entry)))
+        self.entries
+            .mask(&tree::encode(std::slice::from_ref(entry)))
     }
 
     fn content(&self, content: &[Piece]) -> Masked {
         let bytes = postcard::to_stdvec(content).expect("a content is plain data");
-        self.mask(b'c', &bytes)
+        self.contents.mask(&bytes)
     }
+}
 
-    fn mask(&self, kind: u8, bytes: &[u8]) -> Masked {
-        let mut context = hmac::Context::with_key(&self.0);
-        context.update(&[kind]);
-        context.update(bytes);
-        let tag = context.sign();
-        *tag.as_ref().first_chunk().expect("the tag is longer")
+impl MaskKey {
+    /// BLAKE3 with a key: for a name it takes a fifth of the time of HMAC-SHA-256.
+    fn mask(&self, bytes: &[u8]) -> Masked {
+        let hash = blake3::keyed_hash(&self.0, bytes);
+        *hash.as_bytes().first_chunk().expect("the hash is longer")
     }
 }
 
@@ -140,10 +146,13 @@ impl Secrets {
             repository.keys().derive_local(salt, info, &mut *key);
             key
         };
-        let mask = derive(b"tabane/2 known files mask");
         Self {
             key: ObjectKey::new(&derive(b"tabane/2 known files")),
-            mask: Arc::new(Mask(hmac::Key::new(hmac::HMAC_SHA256, &*mask))),
+            mask: Arc::new(Mask {
+                names: MaskKey(derive(b"tabane/2 known files names")),
+                entries: MaskKey(derive(b"tabane/2 known files entries")),
+                contents: MaskKey(derive(b"tabane/2 known files contents")),
+            }),
         }
     }
 }
@@ -154,7 +163,7 @@ fn path(repository: &Repository, hostname: &str, paths: &[String]) -> Option<Pat
     let writer = repository.writer()?;
     let identity = postcard::to_stdvec(&(hostname, paths)).expect("texts are plain data");
     // Whoever lists the folder learns no names.
-    let name = Secrets::new(repository, b"name").mask.mask(b'f', &identity);
+    let name = Secrets::new(repository, b"name").mask.name(&identity);
     let folder = cache.folder(repository.config().id);
     Some(
         folder
