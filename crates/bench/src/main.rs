@@ -26,6 +26,7 @@ mod store;
 mod striped;
 mod sum;
 mod web;
+mod write_only;
 
 /// Benchmarks of Tabane beside its peers, test trees, a comparison of trees, and faults in
 /// clusters.
@@ -59,6 +60,8 @@ enum Command {
     Store(store::Args),
     /// Time backup, restore and check through the storage server and SFTP beside a directory
     Served(served::Args),
+    /// Time backups with a write-only key beside backups with a full one
+    WriteOnly(write_only::Args),
     /// Time backups, restores, checks and prunes over a line to an S3 server that is far away,
     /// beside installed peers
     Far(far::Args),
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
         Command::Index(args) => index::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Served(args) => served::run(&args),
+        Command::WriteOnly(args) => write_only::run(&args),
         Command::Far(args) => far::run(&args),
         Command::Floor(args) => floor::run(&args),
         Command::Levels(args) => levels::run(&args),

@@ -374,7 +374,7 @@ impl Tool {
     }
 
     /// The program as a user without settings runs it.
-    fn command(&self, places: &Places) -> Command {
+    pub fn command(&self, places: &Places) -> Command {
         let mut command = Command::new(&self.program);
         let prefix = format!("{}_", self.kind.name().to_uppercase());
         // Tabane's own switches, TABANE_SIMD say, may be what is to be measured.
