@@ -28,7 +28,7 @@ build() { # TARGET INTERPRETER…
     *) tag=manylinux_2_28 ;;
     esac
     maturin build -m crates/python/Cargo.toml --locked --zig --target "$triple" --compatibility "$tag" \
-        --auditwheel check -o "$out" "$@"
+        --compression-level 9 --auditwheel check -o "$out" "$@"
 }
 
 rm -rf "$out"

@@ -27,6 +27,7 @@ mod reporter;
 mod retention;
 mod schedule;
 mod select;
+mod self_test;
 mod streams;
 mod transferred;
 mod unknown;

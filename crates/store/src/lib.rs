@@ -22,7 +22,7 @@ pub use operations::restore::RestoreOptions;
 pub use operations::rewrite::RewriteOptions;
 pub use operations::{
     backup, check, content, copy, diff, dump, find, forget, history, prune, recover, repair,
-    restore, rewrite, self_test, snapshot_writer, stats,
+    restore, rewrite, snapshot_writer, stats,
 };
 pub use tabane_engine::Algorithm;
 pub use tabane_format::config::{BLOCK_HASHES, Config, parse_block_hash};

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::json;
-use tabane_store::self_test::{Outcome, encoding, kernels, round_trip};
 
 use crate::args::Global;
 use crate::exit::{Exit, Result};
 use crate::format;
 use crate::output::Output;
+use crate::self_test::{Outcome, encoding, kernels, round_trip};
 
 /// Check that this machine computes rightly
 #[derive(Args)]

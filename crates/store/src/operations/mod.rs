@@ -23,7 +23,6 @@ pub mod repair;
 pub mod restore;
 pub mod rewrite;
 pub mod salvage;
-pub mod self_test;
 pub mod snapshot_writer;
 pub mod stats;
 mod write_only;

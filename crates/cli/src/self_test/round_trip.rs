@@ -6,15 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use super::outcome::{Outcome, noise};
-use crate::access::repository::{InitOptions, Repository};
-use crate::operations::backup::{self, BackupOptions, Parent};
-use crate::operations::check::{CheckOptions, ReadData};
-use crate::operations::restore::RestoreOptions;
-use tabane_format::Result;
-use tabane_format::key::KdfCost;
-use tabane_storage::LocalStorage;
-use tabane_storage::Progress;
 use tabane_storage::random;
+use tabane_store::backup::{self, Parent};
+use tabane_store::check::ReadData;
+use tabane_store::key::KdfCost;
+use tabane_store::{
+    BackupOptions, CheckOptions, Error, InitOptions, LocalStorage, Progress, Repository,
+    RestoreOptions, Result,
+};
 
 /// Backs a few files up into a new repository below `directory`, reads all of it, restores it and
 /// compares. Leaves nothing behind.
@@ -33,7 +32,7 @@ pub fn round_trip(directory: &Path) -> Outcome {
 }
 
 fn go(scratch: &Path, told: &Arc<Told>) -> Result<()> {
-    let failed = |path: &Path| crate::Error::path("write", path.to_owned());
+    let failed = |path: &Path| Error::path("write", path.to_owned());
     let (source, target) = (scratch.join("source"), scratch.join("target"));
     fs::DirBuilder::new()
         .mode(0o700)
@@ -54,12 +53,12 @@ fn go(scratch: &Path, told: &Arc<Told>) -> Result<()> {
     let made = repository.backup(options, &[&source])?;
     let id = made.id.expect("it was no dry run");
     repository.check(CheckOptions::default().read_data(ReadData::All))?;
-    let subpath = backup::resolve(&source).map_err(crate::Error::path("read", &source))?;
+    let subpath = backup::resolve(&source).map_err(Error::path("read", &source))?;
     let options = RestoreOptions::new(&target).subpath(subpath).verify(true);
     repository.restore(options, id, &repository.load_snapshot(id)?)?;
     for (name, bytes) in &files {
         let path = target.join(name);
-        let found = fs::read(&path).map_err(crate::Error::path("read", &path))?;
+        let found = fs::read(&path).map_err(Error::path("read", &path))?;
         if found != *bytes {
             told.tell(format!("{name} came back changed"));
         }
