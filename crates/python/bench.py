@@ -109,8 +109,8 @@ def reading(command):
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         path = folder / "file"
-        words = [random.Random(3).randbytes(8) for _ in range(4000)]
-        choose = random.Random(4)
+        choose = random.Random(3)
+        words = [choose.randbytes(8) for _ in range(4000)]
         with open(path, "wb") as file:
             for _ in range(256):
                 file.write(b"".join(choose.choices(words, k=1 << 17)))
