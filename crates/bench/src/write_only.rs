@@ -189,7 +189,19 @@ impl Bench {
             add.args((way != Way::Ordinary).then_some("--write-only"));
             self.run(add)?;
         }
+        // The machine has used the key before: a password is tried on that key first.
+        let mut used = self.tabane.command(&places);
+        used.args(["key", "list", "--repo"]).arg(&places.repository);
+        self.run(self.with_password(used, way))?;
         Ok(())
+    }
+
+    /// The command with the password of the key that backs up.
+    fn with_password(&self, mut command: Command, way: Way) -> Command {
+        if way == Way::WriteOnly {
+            command.env("TABANE_PASSWORD", Self::password(1));
+        }
+        command
     }
 
     fn measure(&self, way: Way, scenario: Scenario) -> Result<Sample> {
@@ -198,11 +210,8 @@ impl Bench {
         let directory = fs::File::open(&self.work)?;
         rustix::fs::syncfs(&directory)?;
         disk::warm(&self.tree)?;
-        let mut command = self.tabane.scenario(scenario, Scenario::First, &places);
-        if way == Way::WriteOnly {
-            command.env("TABANE_PASSWORD", Self::password(1));
-        }
-        self.run(command)
+        let command = self.tabane.scenario(scenario, Scenario::First, &places);
+        self.run(self.with_password(command, way))
             .with_context(|| format!("{}, {}", way.name(), scenario.name()))
     }
 }

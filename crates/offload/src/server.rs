@@ -311,15 +311,16 @@ impl Connections {
         }
         self.last_number += 1;
         let data = epoll::EventData::new_u64(self.last_number);
-        if epoll::add(&self.poll, &socket, data, epoll::EventFlags::IN).is_ok() {
-            let since = Instant::now();
-            let peer = Peer {
-                socket,
-                since,
-                client: None,
-            };
-            self.peers.insert(self.last_number, peer);
+        if epoll::add(&self.poll, &socket, data, epoll::EventFlags::IN).is_err() {
+            hang_up(socket);
+            return;
         }
+        let peer = Peer {
+            socket,
+            since: Instant::now(),
+            client: None,
+        };
+        self.peers.insert(self.last_number, peer);
     }
 
     /// Something has come from a peer, or it has hung up.
@@ -406,6 +407,8 @@ impl Connections {
             self.shared.version.fetch_add(1, Ordering::Release);
             self.count();
         }
+        // A wait for events holds what it looks at, and must not be the last that does.
+        let _ = epoll::delete(&self.poll, &peer.socket);
         hang_up(peer.socket);
     }
 
