@@ -2,7 +2,10 @@
 
 use std::fs;
 
+use anyhow::Result;
+
 use crate::measure::{Sample, median};
+use crate::tools::Scenario;
 
 /// Part of the machine's CPU time taken by others from which a timing counts as disturbed.
 const OTHERS_PART_WARN: f64 = 0.08;
@@ -31,6 +34,39 @@ pub fn ratio(theirs: &[Sample], ours: &[Sample], of: impl Fn(&Sample) -> f64) ->
 /// To a thousandth, for reading.
 pub fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
+}
+
+/// Runs everything `runs` times: each way is prepared, then each scenario is measured in every way,
+/// each run beginning with another way. Says how long each took. The samples of a way follow those
+/// of the way before it, with those of each scenario together.
+///
+/// # Errors
+/// The first of `prepare` and `measure`.
+pub fn take_turns<W: Copy>(
+    runs: u32,
+    ways: &[(W, &str)],
+    scenarios: &[Scenario],
+    prepare: impl Fn(W) -> Result<()>,
+    measure: impl Fn(W, Scenario) -> Result<Sample>,
+) -> Result<Vec<Vec<Sample>>> {
+    let mut samples = vec![Vec::new(); ways.len() * scenarios.len()];
+    let mut order: Vec<usize> = (0..ways.len()).collect();
+    for run in 1..=runs {
+        for &way in &order {
+            prepare(ways[way].0)?;
+        }
+        for (number, &scenario) in scenarios.iter().enumerate() {
+            for &at in &order {
+                let (way, name) = ways[at];
+                let sample = measure(way, scenario)?;
+                let wall = wall_s(&sample);
+                eprintln!("run {run}: {:<9} {name:<12} {wall:>7.2} s", scenario.name());
+                samples[at * scenarios.len() + number].push(sample);
+            }
+        }
+        order.rotate_left(1);
+    }
+    Ok(samples)
 }
 
 /// How many others want a processor, the mean of a minute; says so where it is too much to measure

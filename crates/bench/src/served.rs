@@ -85,26 +85,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let server = bench.serve()?;
     let mut ways = vec![Way::Directory, Way::Https, Way::Ssh, Way::Sftp];
     ways.extend(bench.restic.as_ref().map(|_| Way::ResticSftp));
-    let mut samples = vec![Vec::new(); ways.len() * SCENARIOS.len()];
-    for run in 0..args.runs as usize {
-        let mut order: Vec<usize> = (0..ways.len()).collect();
-        order.rotate_left(run % ways.len());
-        for &way in &order {
-            bench.init(ways[way], &server)?;
-        }
-        for (number, scenario) in SCENARIOS.into_iter().enumerate() {
-            for &way in &order {
-                let sample = bench.measure(ways[way], &server, scenario)?;
-                let (name, wall) = (ways[way].name(), wall_s(&sample));
-                eprintln!(
-                    "run {}: {:<8} {name:<12} {wall:>7.2} s",
-                    run + 1,
-                    scenario.name()
-                );
-                samples[way * SCENARIOS.len() + number].push(sample);
-            }
-        }
-    }
+    let named: Vec<_> = ways.iter().map(|way| (*way, way.name())).collect();
+    let samples = rounds::take_turns(
+        args.runs,
+        &named,
+        &SCENARIOS,
+        |way| bench.init(way, &server),
+        |way, scenario| bench.measure(way, &server, scenario),
+    )?;
     let version = bench.restic.as_ref().map(|restic| restic.version.as_str());
     let met = report(args, &ways, &samples, version);
     Ok(args.report.exit_code(met))

@@ -74,27 +74,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         tabane: Tool::at(Kind::Tabane, args.program.find()?)?,
         keys: args.keys,
     };
-    let mut samples = vec![Vec::new(); WAYS.len() * SCENARIOS.len()];
-    for run in 0..args.runs as usize {
-        let mut order: Vec<usize> = (0..WAYS.len()).collect();
-        order.rotate_left(run % WAYS.len());
-        for &way in &order {
-            bench.init(WAYS[way])?;
-        }
-        for (number, scenario) in SCENARIOS.into_iter().enumerate() {
-            for &way in &order {
-                let sample = bench.measure(WAYS[way], scenario)?;
-                eprintln!(
-                    "run {}: {:<9} {:<10} {:>7.2} s",
-                    run + 1,
-                    scenario.name(),
-                    WAYS[way].name(),
-                    wall_s(&sample)
-                );
-                samples[way * SCENARIOS.len() + number].push(sample);
-            }
-        }
-    }
+    let samples = rounds::take_turns(
+        args.runs,
+        &WAYS.map(|way| (way, way.name())),
+        &SCENARIOS,
+        |way| bench.init(way),
+        |way, scenario| bench.measure(way, scenario),
+    )?;
     Ok(args.report.exit_code(report(args, &samples)))
 }
 
