@@ -594,11 +594,16 @@ impl Global {
     /// What this machine has seen of repositories; `None` if neither an option nor the environment
     /// names a place for it.
     fn memory(&self) -> Option<Memory> {
-        let root = match &self.repository.state_dir {
+        self.state_root().map(Memory::new)
+    }
+
+    /// Directory of what this machine remembers; `None` if neither an option nor the environment
+    /// names one.
+    pub fn state_root(&self) -> Option<PathBuf> {
+        match &self.repository.state_dir {
             Some(root) if !root.as_os_str().is_empty() => Some(root.clone()),
             _ => Memory::default_root(),
-        };
-        root.map(Memory::new)
+        }
     }
 
     /// The repository with a cache, unless there should be none.

@@ -59,6 +59,10 @@ pub struct Restore {
     /// Directory that takes what is restored; made if it is not there
     #[arg(short, long, value_name = "DIR")]
     target: PathBuf,
+    /// Follow no link on the way from this directory to the target, which must begin with it: for
+    /// restores into a place where others can write
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    within: Option<PathBuf>,
     /// Read everything again at the end and compare it with the snapshot
     #[arg(long)]
     verify: bool,
@@ -158,6 +162,7 @@ impl Restore {
             .exclude_insensitive(self.iexclude)
             .exclude_files(self.exclude_file);
         let options = RestoreOptions::new(&self.target)
+            .within(self.within)
             .subpath(&self.place.path)
             .includes(includes)
             .verify(self.verify)

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use tabane_store::{Memory, Password};
+use tabane_store::Password;
 use tabane_striped::cluster;
 use tabane_web::{Backup, Options, Place, Secret, Server, Set, Tls};
 
@@ -44,8 +44,8 @@ password or certificates of clients.
 
 The page changes nothing, unless --allow-restore names a folder into which it may restore, or \
 --allow-jobs lets it start backups by profile, checks, prunes, forgets, heals and scrubs. A job is \
-a command like any other, and its line is shown. Their logs are kept in \
-~/.local/state/tabane/web.
+a command like any other, and its line is shown. Their logs are kept below --state-dir, by itself \
+in ~/.local/state/tabane/web. A restore follows no link in the folder.
 
 Examples:
   tabane web -r /mnt/backup
@@ -105,7 +105,7 @@ impl Web {
             hosts: self.host.clone(),
             places: self.places(global)?,
             program: std::env::current_exe()?,
-            history: history(),
+            history: global.state_root().map(|root| root.join("web")),
             allow_jobs: self.allow_jobs,
             allow_restore: self.allow_restore.clone(),
             explain: advice::explain,
@@ -292,11 +292,6 @@ fn no_password(global: &Global) -> String {
         "no password of {repo} is given: put password-file or password-command into the \
          configuration file, or set TABANE_PASSWORD_FILE"
     )
-}
-
-/// Where what became of jobs is kept.
-fn history() -> Option<PathBuf> {
-    Some(Memory::default_root()?.join("web"))
 }
 
 /// Whether a person sits in front of a desktop here.

@@ -78,7 +78,7 @@ pub struct Said {
     pub last: VecDeque<Line>,
     /// Lines between them that were dropped.
     pub dropped: u64,
-    /// Warnings, problems and errors among all lines.
+    /// Warnings and problems among all lines.
     pub warnings: u64,
     /// How far it is.
     pub progress: Progress,
@@ -87,7 +87,7 @@ pub struct Said {
 
 impl Said {
     fn add(&mut self, line: Line) {
-        if matches!(&line.class[..], "warning" | "problem" | "error") {
+        if matches!(&line.class[..], "warning" | "problem") {
             self.warnings += 1;
         }
         if self.first.len() < FIRST_LINES {

@@ -3,7 +3,7 @@
 mod history;
 mod job;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -176,68 +176,6 @@ impl Jobs {
         let start = Instant::now();
         while !running().is_empty() && start.elapsed() < STOP_TIMEOUT {
             std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-/// A directory below one of `allowed` for a restore: `directory` is a relative path that a person
-/// has typed, and no link in it leads out.
-///
-/// # Errors
-/// A sentence.
-pub fn restore_target(allowed: &Path, directory: &Path) -> Result<PathBuf, String> {
-    use std::path::Component;
-    let is_plain = |component: Component<'_>| matches!(component, Component::Normal(_));
-    if !directory.components().all(is_plain) {
-        return Err("the folder must be below the one that is allowed, without ..".to_owned());
-    }
-    let root = allowed
-        .canonicalize()
-        .map_err(|error| format!("cannot use {}: {error}", allowed.display()))?;
-    let target = root.join(directory);
-    // The part of the path that exists tells where a link leads to.
-    let mut there = target.as_path();
-    while !there.exists() && there.symlink_metadata().is_err() {
-        there = there.parent().unwrap_or(&root);
-    }
-    match there.canonicalize() {
-        Ok(real) if real.starts_with(&root) => Ok(target),
-        _ => Err(format!(
-            "{} leads out of the folder that is allowed",
-            tabane_text::path(directory)
-        )),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-
-    #[test]
-    fn a_restore_stays_in_its_folder() {
-        let place = tempfile::tempdir().expect("a directory");
-        let allowed = place.path().join("allowed");
-        std::fs::create_dir_all(allowed.join("a/b")).expect("made");
-        symlink("/etc", allowed.join("out")).expect("made");
-        symlink("/nowhere/at/all", allowed.join("dangling")).expect("made");
-        symlink("a", allowed.join("within")).expect("made");
-        for (directory, is_allowed) in [
-            ("", true),
-            ("a/b", true),
-            ("new/one", true),
-            ("within/new", true),
-            ("..", false),
-            ("a/../../x", false),
-            ("/etc", false),
-            ("out", false),
-            ("out/new", false),
-            ("dangling", false),
-            ("dangling/new", false),
-        ] {
-            let target = restore_target(&allowed, Path::new(directory));
-            assert_eq!(target.is_ok(), is_allowed, "{directory}: {target:?}");
         }
     }
 }

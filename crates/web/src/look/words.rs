@@ -20,12 +20,13 @@ pub fn path_text(path: &Path) -> String {
 
 /// A sentence of the library as one of a page: it begins with a capital and ends with a full stop.
 pub fn sentence(text: &str) -> String {
+    let word = text.split(' ').next().unwrap_or_default();
     let mut letters = text.chars();
-    let first: String = letters
-        .next()
-        .into_iter()
-        .flat_map(char::to_uppercase)
-        .collect();
+    let first = match letters.next() {
+        // A path stays as it is.
+        Some(letter) if word.chars().all(char::is_alphabetic) => letter.to_uppercase().to_string(),
+        letter => letter.into_iter().collect(),
+    };
     let end = if text.ends_with(['.', '!', '?', ':']) {
         ""
     } else {

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use axum::extract::State;
 use axum::response::Response;
@@ -14,7 +14,7 @@ use crate::asked::{Asked, Found, Target};
 use crate::command::Command;
 use crate::encoding::Fields;
 use crate::form::{self, Sent};
-use crate::jobs::{Kind, Order, restore_target};
+use crate::jobs::{Kind, Order};
 use crate::look::frame::place_address;
 use crate::look::{self, Tab};
 use crate::pages::jobs::begin;
@@ -148,7 +148,13 @@ pub async fn post(
     let root = root.ok_or_else(|| Failure::wrong("choose one of the folders"))?;
     let folder = fields.bytes("folder").unwrap_or_default();
     let folder = Path::new(OsStr::from_bytes(folder));
-    let directory = restore_target(root, folder).map_err(Failure::wrong)?;
+    let is_plain = |component| matches!(component, Component::Normal(_));
+    if !folder.components().all(is_plain) {
+        return Err(Failure::wrong(
+            "the folder must be below the one that is allowed, without ..",
+        ));
+    }
+    let directory = root.join(folder);
     let overwrite = fields.text("overwrite");
     let overwrite = OVERWRITE.iter().find(|(value, _)| *value == overwrite);
     let (overwrite, _) = overwrite.ok_or_else(|| Failure::wrong("choose what is replaced"))?;
@@ -156,6 +162,9 @@ pub async fn post(
         place_of(&found, &target).as_os_str(),
         OsStr::new("--target"),
         directory.as_os_str(),
+        // Whoever can write there may put a link in the way, also after the dry run.
+        OsStr::new("--within"),
+        root.as_os_str(),
         OsStr::new("--overwrite"),
         OsStr::new(overwrite),
     ]);

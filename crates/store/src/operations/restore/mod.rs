@@ -12,6 +12,7 @@ mod files;
 mod options;
 mod plan;
 mod run;
+mod target;
 mod there;
 mod xattrs;
 

@@ -11,6 +11,9 @@ use tabane_patterns::IncludeOptions;
 pub struct RestoreOptions {
     /// The directory that takes the restored entries; made if missing.
     pub target: PathBuf,
+    /// A directory that the target is below, however links are put there meanwhile: the way from
+    /// it to the target follows none.
+    pub within: Option<PathBuf>,
     /// The directory or file of the snapshot that is restored into the target; `/` for all.
     pub subpath: PathBuf,
     /// Entries to restore.
@@ -72,6 +75,7 @@ impl RestoreOptions {
     pub fn new(target: impl Into<PathBuf>) -> Self {
         Self {
             target: target.into(),
+            within: None,
             subpath: PathBuf::from("/"),
             includes: IncludeOptions::default(),
             verify: false,
@@ -88,6 +92,7 @@ impl RestoreOptions {
 
 tabane_storage::setters!(RestoreOptions {
     into => target: PathBuf,
+    set => within: Option<PathBuf>,
     into => subpath: PathBuf,
     set => includes: IncludeOptions,
     set => verify: bool,

@@ -3,15 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode};
+use rustix::fs::{AtFlags, FileType, Mode};
 use tabane_files::beneath::{file_type, in_directory, remove};
 use tabane_files::read::{self, open_directory};
 use tabane_files::write::{self, AttributeError};
@@ -20,7 +18,7 @@ use super::delete::{self, Surplus};
 use super::files::File;
 use super::options::Overwrite;
 use super::run::{RestoreSummary, Run};
-use super::there;
+use super::{target, there};
 use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
 use crate::access::reader::BlockReader;
 use crate::access::snapshots::path_text;
@@ -136,20 +134,6 @@ struct Planner<'a, 'b> {
     way: Vec<Step>,
 }
 
-/// The target directory of a restore; nothing if it is not there in a dry run. Says whether it is
-/// new.
-///
-/// # Errors
-/// When it cannot be used.
-fn target(run: &Run) -> Result<(Option<Arc<OwnedFd>>, bool)> {
-    if run.options.dry_run {
-        Ok((look_at_target(&run.options.target)?.map(Arc::new), false))
-    } else {
-        let (target, is_new) = open_target(&run.options.target)?;
-        Ok((Some(Arc::new(target)), is_new))
-    }
-}
-
 /// Plans the restore, does what needs no content, and hands the rest to `take`, part by part, with
 /// the target.
 ///
@@ -174,7 +158,8 @@ pub fn make(
         };
         with_trees_ahead(&run.repository, &run.index, reader, |trees| {
             let found = find(run, trees, snapshot_id, snapshot)?;
-            let (target, is_new) = target(run)?;
+            let (target, is_new) = target::open(&run.options)?;
+            let target = target.map(Arc::new);
             let mut planner = Planner {
                 run,
                 trees,
@@ -249,42 +234,6 @@ fn find(run: &Run, trees: &mut TreesAhead, snapshot_id: Id, snapshot: &Snapshot)
         entries,
         is_single: false,
     })
-}
-
-/// Opens the target of a dry run, if it is there.
-fn look_at_target(target: &Path) -> Result<Option<OwnedFd>> {
-    match target.canonicalize() {
-        Ok(target) => open_directory(CWD, target.as_os_str())
-            .map(Some)
-            .map_err(cannot_use(&target)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(cannot_use(target)(error)),
-    }
-}
-
-/// Opens the target; true if it had to be made.
-fn open_target(target: &Path) -> Result<(OwnedFd, bool)> {
-    let is_new = !target.exists();
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(target)
-        .and_then(|()| {
-            // The target itself may be a link; what is below it is never followed.
-            let target = target.canonicalize()?;
-            Ok((open_directory(CWD, target.as_os_str())?, is_new))
-        })
-        .map_err(cannot_use(target))
-}
-
-fn cannot_use(target: &Path) -> impl Fn(io::Error) -> Error + '_ {
-    move |error| match error.kind() {
-        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => Error::WrongKind(format!(
-            "the target {} is not a directory: choose a directory, or a new name for one",
-            target.display()
-        )),
-        _ => Error::path("use the target", target)(error),
-    }
 }
 
 impl Planner<'_, '_> {
