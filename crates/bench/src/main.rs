@@ -12,6 +12,7 @@ mod changes;
 mod chunk;
 mod chunk_size;
 mod cp;
+mod daily;
 mod fabric;
 mod far;
 mod floor;
@@ -75,6 +76,8 @@ enum Command {
     Striped(striped::Args),
     /// Time checksums of many files beside coreutils and OpenSSL
     Sum(sum::Args),
+    /// Time imports of restic's snapshots, backups to three repositories, and drills
+    Daily(daily::Args),
     /// Time checked copies beside cp, and rsync with a pass over checksums
     Cp(cp::Args),
     /// Time the page of a repository of many snapshots and entries
@@ -109,6 +112,7 @@ fn main() -> ExitCode {
         Command::Levels(args) => levels::run(&args),
         Command::Striped(args) => striped::run(&args),
         Command::Sum(args) => sum::run(&args),
+        Command::Daily(args) => daily::run(&args),
         Command::Cp(args) => cp::run(&args),
         Command::Web(args) => web::run(&args),
         Command::Guard(args) => guard::run(&args),

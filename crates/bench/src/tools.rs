@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// The password of every repository made here.
-const PASSWORD: &str = "tabane-bench";
+pub const PASSWORD: &str = "tabane-bench";
 
 /// vykar's configuration, in the cache.
 const VYKAR_CONFIGURATION: &str = "vykar.yaml";

@@ -67,6 +67,10 @@ pub fn of(error: &Error) -> Option<String> {
         Error::NoSuchPath { snapshot, .. } => {
             return Some(format!("`tabane ls {snapshot}` lists what is"));
         }
+        Error::OtherCuts(_) => {
+            "make one that cuts as --repo does, with `tabane init --copy-chunker-params`, and \
+             `tabane copy` old snapshots into it"
+        }
         Error::OtherHash { from, .. } => {
             return Some(format!(
                 "copy into a repository made with `tabane init --hash {from}`, or restore and back \
@@ -292,6 +296,7 @@ mod tests {
                 },
                 "`tabane ls X`",
             ),
+            (Error::OtherCuts(text()), "--copy-chunker-params"),
             (
                 Error::OtherHash {
                     from: "blake3".to_owned(),

@@ -1,6 +1,6 @@
 //! The options that all commands take, and how they lead to a repository.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -362,6 +362,23 @@ impl Global {
             repository.password_command = named.password_command;
         }
         Ok(resolved)
+    }
+
+    /// These options for another repository, which has the password of this one unless the
+    /// configuration file says its own.
+    pub fn with_repository(&self, place: &OsStr) -> Result<Self> {
+        let mut other = self.clone();
+        other.repository.repo = Some(place.to_owned());
+        other.repository.password_file = None;
+        other.repository.password_command = None;
+        let mut other = other.resolve_name()?;
+        let repository = &mut other.repository;
+        if repository.password_file.is_none() && repository.password_command.is_none() {
+            let this = self.resolve_name()?.repository;
+            repository.password_file = this.password_file;
+            repository.password_command = this.password_command;
+        }
+        Ok(other)
     }
 
     /// The place that `--repo` names.

@@ -227,6 +227,12 @@ pub enum Error {
         /// The hash of the target.
         to: String,
     },
+    /// A repository cuts files at other places than the one beside which it is to get a snapshot.
+    #[error(
+        "the repository at {0} cuts files at other places, so that it would have to read and \
+         compress everything by itself"
+    )]
+    OtherCuts(String),
     /// An option has an unusable value.
     #[error("{0}")]
     Invalid(String),

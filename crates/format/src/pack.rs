@@ -10,6 +10,10 @@
 //! Segment `i` is sealed under nonce `i + 1`, the footer (a [`PackContents`] in postcard's
 //! encoding) under nonce 0.
 
+use std::io;
+
+use zstd::bulk::Decompressor;
+
 use crate::crypto::{HEADER_LEN, ObjectKey, RECIPIENT_FORMAT, TAG_LEN, format_of, salt_of};
 use crate::error::{Error, Result};
 use crate::keyring::{Keyring, pack_header};
@@ -210,7 +214,7 @@ fn open_contents(
 /// Opens segments with reused buffers.
 #[derive(Default)]
 pub struct SegmentReader {
-    decompressor: Option<zstd::bulk::Decompressor<'static>>,
+    decompressor: Option<Decompressor<'static>>,
     /// The decrypted, compressed bytes.
     compressed: Vec<u8>,
 }
@@ -293,14 +297,29 @@ impl SegmentReader {
                 format!("segment {number} cannot be decompressed: {error}"),
             )
         };
-        let decompressor = match &mut self.decompressor {
-            Some(decompressor) => decompressor,
-            none => none.insert(zstd::bulk::Decompressor::new().map_err(not_zstd)?),
-        };
+        let decompressor = decompressor(&mut self.decompressor).map_err(not_zstd)?;
         decompressor
             .decompress_to_buffer(&self.compressed, raw)
             .map_err(not_zstd)
     }
+
+    /// Decompresses the bytes of a segment that is not sealed; returns how many there are.
+    ///
+    /// # Errors
+    /// When they are not compressed, or more than `raw` takes.
+    pub fn decompress_into(&mut self, encoded: &[u8], raw: &mut [u8]) -> io::Result<usize> {
+        decompressor(&mut self.decompressor)?.decompress_to_buffer(encoded, raw)
+    }
+}
+
+/// The decompressor, made when it is first used.
+fn decompressor<'a>(
+    made: &'a mut Option<Decompressor<'static>>,
+) -> io::Result<&'a mut Decompressor<'static>> {
+    Ok(match made {
+        Some(decompressor) => decompressor,
+        none => none.insert(Decompressor::new()?),
+    })
 }
 
 fn fails_authentication(number: usize, what: String) -> Error {

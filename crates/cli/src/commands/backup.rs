@@ -9,12 +9,14 @@ use std::sync::Arc;
 
 use clap::Args;
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
+use tabane_storage::Id;
 use tabane_store::backup::{self, BackupOptions, Parent, Source, resolve};
 use tabane_store::compress::Compression;
 use tabane_store::snapshot::{GroupBy, Summary};
-use tabane_store::{Error, ExcludeOptions, Repository};
+use tabane_store::{Error, ExcludeOptions, Repository, Rollback};
 
+use crate::advice;
 use crate::args::{Global, parse};
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
@@ -95,6 +97,14 @@ pub struct Backup {
     /// Store times of last access, too
     #[arg(long, hide_short_help = true)]
     with_atime: bool,
+    /// Store the snapshot in this repository, too, of what is read and compressed once (repeatable)
+    ///
+    /// It must cut files as --repo does: `tabane init --copy-chunker-params` makes such a one. One
+    /// of the configuration file has the password that is said there, others have that of --repo.
+    /// If it cannot be reached or fails, the backup goes on, and ends with exit code 1.
+    #[arg(long, value_name = "PLACE|@NAME", hide_short_help = true)]
+    #[arg(conflicts_with_all = ["changed_from", "skip_if_unchanged"])]
+    also_to: Vec<OsString>,
     /// How hard to compress: off, fastest, auto, max, or a Zstandard level from -7 to 22
     #[arg(
         long,
@@ -243,6 +253,36 @@ pub struct Backup {
     metrics: MetricsFile,
 }
 
+/// How a repository of `--also-to` got the snapshot.
+struct Also {
+    place: String,
+    id: std::result::Result<Option<Id>, String>,
+}
+
+impl Also {
+    /// Warns if it did not get it.
+    fn new(place: impl ToString, id: std::result::Result<Option<Id>, String>) -> Self {
+        let place = place.to_string();
+        if let Err(why) = &id {
+            warn(format!("{place} did not get the snapshot: {why}"));
+        }
+        Self { place, id }
+    }
+
+    fn of(also: &backup::Also) -> Self {
+        let id = also.id.as_ref().map_err(|error| advice::explain(error));
+        Self::new(&also.location, id.copied())
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "repository": self.place,
+            "snapshot_id": self.id.as_ref().ok().and_then(|id| Some(id.as_ref()?.to_string())),
+            "error": self.id.as_ref().err(),
+        })
+    }
+}
+
 /// Warns of a source that is a link to a directory: it is stored as a link, which is seldom meant.
 fn warn_of_link(path: &Path) {
     if path.is_symlink() && path.is_dir() && !path.as_os_str().as_encoded_bytes().ends_with(b"/") {
@@ -285,29 +325,47 @@ impl Backup {
             super::init::report(global, &repository)?;
         }
         let dry_run = self.dry_run;
+        let (others, mut also) = self.open_others(global)?;
         let snapshots = self.take_snapshots(&source)?;
         let mut options = self.options(&repository)?;
         if let Some(snapshots) = &snapshots {
             options = options.root(snapshots.root());
         }
         let progress = Progress::start(global);
-        let reporter = Reporter::new(&progress).without_notes(global.quiet);
-        let repository = repository.with_progress(Arc::new(reporter));
-        let made = repository.backup(options, source);
+        let reporter = Arc::new(Reporter::new(&progress).without_notes(global.quiet));
+        let repository = repository.with_progress(Arc::clone(&reporter));
+        let others = others.iter().map(|other| other.with_progress(Arc::clone(&reporter)));
+        let made = repository.backup(options.also_to(others.collect()), source);
         progress.stop();
         let whole = snapshots.map_or(Ok(()), Snapshots::finish);
         let made = made?;
-        report(global, &made, dry_run, &progress)?;
+        also.extend(made.also.iter().map(Also::of));
+        report(global, &made, &also, dry_run, &progress)?;
         measure(&made.snapshot.summary, metrics);
-        for sentence in made.rollback.sentences() {
+        let rollbacks = || std::iter::once(&made.rollback).chain(made.also.iter().map(|also| &also.rollback));
+        for sentence in rollbacks().flat_map(Rollback::sentences) {
             warn(format!("{sentence}; see `tabane help forget`, --lost"));
         }
         whole.map_err(Failure::Other)?;
         Ok(match made.snapshot.summary.errors {
-            0 if !made.rollback.is_none() => Exit::RolledBack,
+            _ if also.iter().any(|also| also.id.is_err()) => Exit::Failure,
+            0 if !rollbacks().all(Rollback::is_none) => Exit::RolledBack,
             0 => Exit::Success,
             _ => Exit::Incomplete,
         })
+    }
+
+    /// Opens the repositories of `--also-to`; those that cannot be opened are warned of.
+    fn open_others(&self, global: &Global) -> Result<(Vec<Arc<Repository>>, Vec<Also>)> {
+        let (mut opened, mut failed) = (Vec::new(), Vec::new());
+        for place in &self.also_to {
+            match global.with_repository(place)?.open() {
+                Ok(repository) => opened.push(repository),
+                Err(error @ Failure::Usage(_)) => return Err(error),
+                Err(error) => failed.push(Also::new(place.display(), Err(error.to_string()))),
+            }
+        }
+        Ok((opened, failed))
     }
 
     /// Snapshots of the file systems of the sources, if they are wanted.
@@ -487,6 +545,7 @@ fn measure(summary: &Summary, metrics: &mut Metrics) {
 fn report(
     global: &Global,
     made: &backup::Backup,
+    also: &[Also],
     dry_run: bool,
     progress: &Progress,
 ) -> Result<()> {
@@ -516,6 +575,7 @@ fn report(
             "duplicate_bytes": duplicate,
             "added_bytes": summary.added_bytes,
             "stored_bytes": summary.stored_bytes,
+            "also": also.iter().map(Also::to_json).collect::<Vec<_>>(),
             "elapsed_s": elapsed.as_secs_f64(),
             "speed_mb_per_s": format::megabytes_per_second(summary.total_bytes, elapsed),
         })));
@@ -579,6 +639,11 @@ fn report(
         Some(id) => output.line(format!("snapshot {} saved", id.short()))?,
         None if dry_run => output.line("dry run: nothing was stored")?,
         None => output.line("nothing has changed: no snapshot saved")?,
+    }
+    for Also { place, id } in also {
+        if let Ok(Some(id)) = id {
+            output.line(format!("snapshot {} saved at {place}", id.short()))?;
+        }
     }
     output.finish()
 }

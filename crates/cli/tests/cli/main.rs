@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod also_to;
 mod archives;
 mod automation;
 mod backup;

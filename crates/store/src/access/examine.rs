@@ -1,10 +1,10 @@
 //! Decodes a whole pack as its readers will, and compares what it holds with digests or checksums.
 
-use tabane_engine::{Algorithm, Hasher};
+use tabane_engine::{Algorithm, Digest, Hasher};
 
 use crate::access::repository::Repository;
-use tabane_format::crypto::ObjectKey;
-use tabane_format::pack::{self, PackContents, SegmentReader};
+use tabane_format::crypto::{ObjectKey, TAG_LEN};
+use tabane_format::pack::{self, Codec, PackContents, SegmentReader};
 use tabane_format::{Error, Result};
 use tabane_storage::Id;
 
@@ -71,38 +71,69 @@ impl Examiner {
         Ok(())
     }
 
-    /// Compares the bytes of a pack, whose key is `key`, with what it should hold, by the checksums
-    /// of its segments.
+    /// Decodes a segment that has just been encoded and compares it with the checksum of its
+    /// blocks; returns the digest of the encoded bytes, for [`Examiner::verify_pack`].
+    ///
+    /// # Errors
+    /// The reason why the segment would not be read as it came in.
+    pub fn verify_segment(
+        &mut self,
+        codec: Codec,
+        encoded: &[u8],
+        raw_len: usize,
+        checksum: &Checksum,
+    ) -> std::result::Result<Digest, String> {
+        // Made first: bytes that change after this are found in the pack.
+        let digest = Algorithm::Xxh3.digest(encoded);
+        let fits = match codec {
+            Codec::Stored => checksum.is(&digest),
+            Codec::Zstd => {
+                // Of the same length as the one before, mostly, so that nothing is cleared.
+                self.decoded.resize(raw_len, 0);
+                let len = self.segments.decompress_into(encoded, &mut self.decoded);
+                let len =
+                    len.map_err(|error| format!("a segment cannot be decompressed: {error}"))?;
+                len == raw_len && checksum.is(&Algorithm::Xxh3.digest(&self.decoded))
+            }
+        };
+        if fits {
+            Ok(digest)
+        } else {
+            Err("a segment does not match its checksum".to_owned())
+        }
+    }
+
+    /// Compares the bytes of a pack, whose key is `key`, with what it should hold: `contents`, and
+    /// encoded segments with these digests.
     ///
     /// # Errors
     /// The reason why the pack would not be read as it was written.
-    pub fn verify(
+    pub fn verify_pack(
         &mut self,
         key: &ObjectKey,
         bytes: &[u8],
-        expected: &PackContents,
-        checksums: &[Checksum],
+        contents: &PackContents,
+        digests: &[Digest],
     ) -> std::result::Result<(), String> {
         let why = |error: Error| match error {
             Error::Damaged { why, .. } => why,
             error => error.to_string(),
         };
-        if pack::read_contents_with(key, bytes, "it").map_err(why)? != *expected {
+        if pack::read_contents_with(key, bytes, "it").map_err(why)? != *contents {
             return Err("its footer is not what was written".to_owned());
         }
-        let mut rest = &bytes[expected.kind.head_len()..];
-        for (number, segment) in expected.segments.iter().enumerate() {
+        let mut rest = &bytes[contents.kind.head_len()..];
+        for (number, (segment, digest)) in contents.segments.iter().zip(digests).enumerate() {
             let (sealed, behind) = rest.split_at(segment.stored_len as usize);
             rest = behind;
-            // Of the same length as the one before, mostly, so that nothing is cleared.
-            self.decoded.resize(segment.raw_len(), 0);
-            let raw = &mut self.decoded[..];
+            self.decoded.resize(sealed.len() - TAG_LEN, 0);
+            let encoded = &mut self.decoded[..];
             let opened =
                 self.segments
-                    .open_into(key, number, segment.codec, sealed, raw, String::new);
+                    .open_into(key, number, Codec::Stored, sealed, encoded, String::new);
             opened.map_err(why)?;
-            if !checksums[number].fits(&self.decoded) {
-                return Err(format!("segment {number} does not match its checksum"));
+            if Algorithm::Xxh3.digest(&self.decoded) != *digest {
+                return Err(format!("segment {number} does not match its digest"));
             }
         }
         Ok(())
@@ -128,7 +159,11 @@ impl Checksum {
 
     /// Whether these are the bytes of all blocks.
     pub fn fits(&self, raw: &[u8]) -> bool {
-        Algorithm::Xxh3.digest(raw) == self.0.finish()
+        self.is(&Algorithm::Xxh3.digest(raw))
+    }
+
+    fn is(&self, digest: &Digest) -> bool {
+        self.0.finish() == *digest
     }
 }
 

@@ -3,6 +3,9 @@
 //! Every worker has its own [`Encoder`] and fills its own packs; all share a [`Writer`], which
 //! knows the stored blocks, writes finished packs in the background and indexes them once they are
 //! durable.
+//!
+//! A writer may have further repositories that name blocks alike. A block is then compressed once,
+//! together with others that the same repositories lack, and sealed for each of these.
 
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, HashSet};
@@ -51,12 +54,29 @@ const BLOCKS_IN_MEMORY_MAX: usize = 256 << 10;
 /// backup may write few packs before it is interrupted.
 const INDEX_EVERY: Duration = Duration::from_secs(60);
 
+/// The most repositories of a writer.
+pub const REPOSITORIES_MAX: usize = u32::BITS as usize;
+
+/// An encoder has at most this many open segments, of half a megabyte each: with more repositories
+/// than three, the sets of those that lack a block may be many.
+const OPEN_SEGMENTS_MAX: usize = 16;
+
 /// State shared by all encoders of a run.
 pub struct Writer {
+    /// One for each repository.
+    uploaders: Vec<Uploader>,
+}
+
+/// The threads that write the packs of one repository.
+struct Uploader {
     shared: Arc<Shared>,
     uploads: Option<SyncSender<FinishedPack>>,
     threads: Vec<JoinHandle<()>>,
 }
+
+/// Some repositories of a writer: a bit for each.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Repositories(u32);
 
 struct Shared {
     repository: Repository,
@@ -142,20 +162,24 @@ pub struct Written {
 
 /// Bundles, compresses and packs the new blocks of one worker.
 pub struct Encoder {
-    shared: Arc<Shared>,
-    uploads: Option<SyncSender<FinishedPack>>,
     kind: BlockKind,
     compressor: Compressor,
-    /// Open segment of blocks worth compressing.
-    compressible: OpenSegment,
-    /// Open segment of blocks not worth compressing.
-    random: OpenSegment,
-    pack: Option<PackWriter>,
-    /// Of the pack's segments.
-    checksums: Vec<Checksum>,
-    reader: BlockReader,
+    /// Open segments, of which no two take the same blocks.
+    open: Vec<OpenSegment>,
+    /// One for each repository.
+    packers: Vec<Packer>,
     /// Reads packs back before they are stored; `None` without verification.
     verifier: Option<Examiner>,
+}
+
+/// Fills the packs of an encoder for one repository.
+struct Packer {
+    shared: Arc<Shared>,
+    uploads: Option<SyncSender<FinishedPack>>,
+    pack: Option<PackWriter>,
+    /// Of the pack's encoded segments; none without verification.
+    digests: Vec<Digest>,
+    reader: BlockReader,
 }
 
 /// A pack that waits to be written.
@@ -164,8 +188,11 @@ struct FinishedPack {
     contents: PackContents,
 }
 
-#[derive(Default)]
 struct OpenSegment {
+    /// The repositories that lack the blocks.
+    lacking: Repositories,
+    /// Whether the blocks are worth compressing.
+    compress: bool,
     raw: Vec<u8>,
     blocks: Vec<(Id, u32)>,
     /// Of the blocks as they came in; of none without verification.
@@ -175,6 +202,95 @@ struct OpenSegment {
 impl Writer {
     /// A writer into `repository`, whose blocks are in `index`. With `dry_run` it only counts.
     pub fn new(repository: &Repository, index: Index, dry_run: bool) -> Self {
+        Self {
+            uploaders: vec![Uploader::new(repository, index, dry_run)],
+        }
+    }
+
+    /// Writes into a further repository, too, which must name blocks as the first one does. If it
+    /// fails, the others go on.
+    pub fn also(mut self, repository: &Repository, index: Index) -> Self {
+        let dry_run = self.first().dry_run;
+        let uploader = Uploader::new(repository, index, dry_run);
+        self.uploaders.push(uploader);
+        self
+    }
+
+    fn first(&self) -> &Shared {
+        &self.uploaders[0].shared
+    }
+
+    /// An encoder for blocks of one kind.
+    pub fn encoder(&self, kind: BlockKind, compression: Compression) -> Encoder {
+        let packer = |uploader: &Uploader| Packer {
+            shared: Arc::clone(&uploader.shared),
+            uploads: uploader.uploads.clone(),
+            pack: None,
+            digests: Vec::new(),
+            reader: BlockReader::new(&uploader.shared.repository),
+        };
+        Encoder {
+            kind,
+            compressor: Compressor::new(compression),
+            open: Vec::new(),
+            packers: self.uploaders.iter().map(packer).collect(),
+            verifier: Some(Examiner::default()),
+        }
+    }
+
+    /// Whether all these blocks are stored, in every repository, in packs that no removal names.
+    pub fn has_all(&self, blocks: impl IntoIterator<Item = Id, IntoIter: Clone>) -> bool {
+        let blocks = blocks.into_iter();
+        let mut uploaders = self.uploaders.iter();
+        uploaders.all(|uploader| uploader.shared.has_all(blocks.clone()))
+    }
+
+    /// The packs of each repository in which known blocks were found: none unless its new objects
+    /// are locked.
+    pub fn used_packs(&self) -> Vec<HashSet<Id>> {
+        let used = self.uploaders.iter().map(|uploader| {
+            let used = uploader.shared.used_packs.as_ref();
+            used.map(|used| lock(used).clone()).unwrap_or_default()
+        });
+        used.collect()
+    }
+
+    /// Runs `read` with the index of the first repository as it is now.
+    pub fn with_index<T>(&self, read: impl FnOnce(&Index) -> T) -> T {
+        read(&self.first().index.read().expect("no panic under this lock"))
+    }
+
+    /// From now on, remembers the blocks that are stored or were there already.
+    pub fn record_used(&self) {
+        lock(&self.first().used).get_or_insert_default();
+    }
+
+    /// The blocks that were remembered.
+    pub fn take_used(&self) -> HashSet<Id> {
+        lock(&self.first().used).take().unwrap_or_default()
+    }
+
+    /// Waits until all packs are durable and indexed. All encoders must have been flushed and
+    /// dropped.
+    ///
+    /// # Errors
+    /// The first failure of any encoder or upload.
+    pub fn finish(self) -> Result<Written> {
+        self.finish_each().swap_remove(0)
+    }
+
+    /// As [`Writer::finish`], with a result for each repository.
+    pub fn finish_each(mut self) -> Vec<Result<Written>> {
+        self.uploaders
+            .iter_mut()
+            .for_each(|uploader| uploader.uploads = None);
+        let finished = self.uploaders.into_iter().map(Uploader::finish);
+        finished.collect()
+    }
+}
+
+impl Uploader {
+    fn new(repository: &Repository, index: Index, dry_run: bool) -> Self {
         let shared = Arc::new(Shared {
             repository: repository.clone(),
             dry_run,
@@ -190,18 +306,18 @@ impl Writer {
             used: Mutex::default(),
             used_packs: repository.storage().lock().map(|_| Mutex::default()),
         });
-        let mut writer = Self {
+        let mut uploader = Self {
             shared,
             uploads: None,
             threads: Vec::new(),
         };
         if !dry_run {
-            writer.start_uploads();
+            uploader.start();
         }
-        writer
+        uploader
     }
 
-    fn start_uploads(&mut self) {
+    fn start(&mut self) {
         let (sender, receiver) = sync_channel(WAITING_PACKS_MAX);
         let receiver = Arc::new(Mutex::new(receiver));
         self.uploads = Some(sender);
@@ -217,73 +333,10 @@ impl Writer {
             .collect();
     }
 
-    /// An encoder for blocks of one kind.
-    pub fn encoder(&self, kind: BlockKind, compression: Compression) -> Encoder {
-        Encoder {
-            shared: Arc::clone(&self.shared),
-            uploads: self.uploads.clone(),
-            kind,
-            compressor: Compressor::new(compression),
-            compressible: OpenSegment::default(),
-            random: OpenSegment::default(),
-            pack: None,
-            checksums: Vec::new(),
-            reader: BlockReader::new(&self.shared.repository),
-            verifier: Some(Examiner::default()),
-        }
-    }
-
-    /// Whether all these blocks are stored in packs that no removal names.
-    pub fn has_all(&self, blocks: impl IntoIterator<Item = Id>) -> bool {
-        let index = self.shared.index.read().expect("no panic under this lock");
-        blocks.into_iter().all(|id| {
-            let keeps = index.keeps(&id).unwrap_or(false);
-            keeps && self.shared.note_use(&index, &id).is_ok()
-        })
-    }
-
-    /// The packs in which known blocks were found: none unless new objects are locked.
-    pub fn used_packs(&self) -> HashSet<Id> {
-        let used = self.shared.used_packs.as_ref();
-        used.map(|used| lock(used).clone()).unwrap_or_default()
-    }
-
-    /// Runs `read` with the index as it is now.
-    pub fn with_index<T>(&self, read: impl FnOnce(&Index) -> T) -> T {
-        read(&self.shared.index.read().expect("no panic under this lock"))
-    }
-
-    /// From now on, remembers the blocks that are stored or were there already.
-    pub fn record_used(&self) {
-        lock(&self.shared.used).get_or_insert_default();
-    }
-
-    /// The blocks that were remembered.
-    pub fn take_used(&self) -> HashSet<Id> {
-        lock(&self.shared.used).take().unwrap_or_default()
-    }
-
-    /// Counts so far.
-    pub fn written(&self) -> Written {
-        let counters = &self.shared.counters;
-        Written {
-            added_bytes: counters.added_bytes.load(Ordering::Relaxed),
-            duplicate_bytes: counters.duplicate_bytes.load(Ordering::Relaxed),
-            stored_bytes: counters.stored_bytes.load(Ordering::Relaxed),
-            blocks_new: counters.blocks_new.load(Ordering::Relaxed),
-            blocks_duplicate: counters.blocks_duplicate.load(Ordering::Relaxed),
-        }
-    }
-
-    /// Waits until all packs are durable and indexed. All encoders must have been flushed and
-    /// dropped.
-    ///
-    /// # Errors
-    /// The first failure of any encoder or upload.
-    pub fn finish(mut self) -> Result<Written> {
-        self.uploads = None;
-        let shared = Arc::clone(&self.shared);
-        let threads = std::mem::take(&mut self.threads);
+    fn finish(self) -> Result<Written> {
+        let Self {
+            shared, threads, ..
+        } = self;
         let wait = || {
             for thread in threads {
                 thread
@@ -306,17 +359,57 @@ impl Writer {
         if let Some(indexed) = lock(&shared.indexed).take().filter(|_| is_far) {
             shared.repository.cache_index(indexed.objects);
         }
-        Ok(self.written())
+        Ok(shared.written())
+    }
+}
+
+impl Repositories {
+    fn insert(&mut self, number: usize) {
+        self.0 |= 1 << number;
+    }
+
+    fn contains(self, number: usize) -> bool {
+        self.0 & 1 << number != 0
+    }
+
+    fn is_empty(self) -> bool {
+        self.0 == 0
     }
 }
 
 impl Shared {
+    fn written(&self) -> Written {
+        let counters = &self.counters;
+        Written {
+            added_bytes: counters.added_bytes.load(Ordering::Relaxed),
+            duplicate_bytes: counters.duplicate_bytes.load(Ordering::Relaxed),
+            stored_bytes: counters.stored_bytes.load(Ordering::Relaxed),
+            blocks_new: counters.blocks_new.load(Ordering::Relaxed),
+            blocks_duplicate: counters.blocks_duplicate.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Whether all these blocks are stored in packs that no removal names, or need not be, since
+    /// the repository has failed.
+    fn has_all(&self, mut blocks: impl Iterator<Item = Id>) -> bool {
+        let index = self.index.read().expect("no panic under this lock");
+        self.has_failed()
+            || blocks.all(|id| {
+                let keeps = index.keeps(&id).unwrap_or(false);
+                keeps && self.note_use(&index, &id).is_ok()
+            })
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
     fn upload_all(&self, packs: &Mutex<Receiver<FinishedPack>>) {
         loop {
             let next = lock(packs).recv();
             let Ok(pack) = next else { return };
             // After a failure packs are still taken and dropped, so that no encoder waits for ever.
-            if self.failed.load(Ordering::Relaxed) {
+            if self.has_failed() {
                 continue;
             }
             if let Err(error) = self.upload(pack) {
@@ -487,20 +580,20 @@ impl Shared {
     fn claim(
         &self,
         blocks: &[&[u8]],
-        digests: Vec<Digest>,
+        digests: &[Digest],
         reader: &mut BlockReader,
     ) -> Result<Vec<(Id, bool)>> {
         let hash = self.repository.config().hash;
         if hash == Algorithm::Sha1 {
             let pairs = blocks.iter().zip(digests);
             return pairs
-                .map(|(block, digest)| self.claim_confirmed(block, digest, hash, reader))
+                .map(|(block, &digest)| self.claim_confirmed(block, digest, hash, reader))
                 .collect();
         }
         // Holds both locks at once: in between, a block could go from pending to indexed.
         let index = self.index.read().expect("no panic under this lock");
         let mut pending = lock(&self.pending);
-        let claim = |digest| {
+        let claim = |&digest| {
             let id = Id::from(digest);
             if index.keeps(&id)? {
                 self.note_use(&index, &id)?;
@@ -508,7 +601,7 @@ impl Shared {
             }
             Ok((id, pending.insert(id, None).is_none()))
         };
-        digests.into_iter().map(claim).collect()
+        digests.iter().map(claim).collect()
     }
 
     /// As [`Shared::claim`], for a hash with known collisions: a match counts only if the bytes are
@@ -579,39 +672,69 @@ pub fn flush(encoders: Vec<Encoder>) -> Result<()> {
 }
 
 impl Encoder {
+    fn first(&self) -> &Shared {
+        &self.packers[0].shared
+    }
+
     /// Stores new blocks; returns all blocks as pieces of a content.
     ///
     /// # Errors
     /// When this or any other part of the run has failed.
     pub fn store(&mut self, blocks: &[&[u8]], digests: Vec<Digest>) -> Result<Vec<Piece>> {
-        let claimed = self.shared.claim(blocks, digests, &mut self.reader)?;
-        if let Some(used) = lock(&self.shared.used).as_mut() {
+        let claimed = self.claim(blocks, &digests)?;
+        if let Some(used) = lock(&self.first().used).as_mut() {
             used.extend(claimed.iter().map(|(id, _)| id));
         }
-        let (mut new, mut added, mut duplicate) = (0, 0, 0);
-        for (&block, &(id, is_new)) in blocks.iter().zip(&claimed) {
-            if is_new {
-                new += 1;
-                added += block.len() as u64;
-                self.add(id, block)?;
-            } else if self.kind == BlockKind::Data {
-                duplicate += block.len() as u64;
+        for (number, packer) in self.packers.iter().enumerate() {
+            let (mut new, mut added, mut duplicate) = (0, 0, 0);
+            for (block, (_, lacking)) in blocks.iter().zip(&claimed) {
+                if lacking.contains(number) {
+                    new += 1;
+                    added += block.len() as u64;
+                } else if self.kind == BlockKind::Data {
+                    duplicate += block.len() as u64;
+                }
+            }
+            let count = |counter: &AtomicU64, by| counter.fetch_add(by, Ordering::Relaxed);
+            let counters = &packer.shared.counters;
+            count(&counters.added_bytes, added);
+            count(&counters.duplicate_bytes, duplicate);
+            count(&counters.blocks_new, new);
+            count(&counters.blocks_duplicate, claimed.len() as u64 - new);
+        }
+        let mut pieces = Vec::with_capacity(blocks.len());
+        for (block, (id, lacking)) in blocks.iter().zip(claimed) {
+            let len = block.len() as u32;
+            pieces.push(Piece::Block { id, len });
+            self.add(id, block, lacking)?;
+        }
+        Ok(pieces)
+    }
+
+    /// For each block its ID, and the repositories for which this encoder is the one to store it.
+    fn claim(&mut self, blocks: &[&[u8]], digests: &[Digest]) -> Result<Vec<(Id, Repositories)>> {
+        let mut claimed: Vec<(Id, Repositories)> = Vec::new();
+        for (number, packer) in self.packers.iter_mut().enumerate() {
+            if number > 0 && packer.shared.has_failed() {
+                continue;
+            }
+            let shared = &packer.shared;
+            let claims = match shared.claim(blocks, digests, &mut packer.reader) {
+                Err(error) if number > 0 => {
+                    shared.fail(error);
+                    continue;
+                }
+                claims => claims?,
+            };
+            claimed.resize(claims.len(), Default::default());
+            for ((id, lacking), (found, is_new)) in claimed.iter_mut().zip(claims) {
+                *id = found;
+                if is_new {
+                    lacking.insert(number);
+                }
             }
         }
-        let count = |counter: &AtomicU64, by| counter.fetch_add(by, Ordering::Relaxed);
-        let counters = &self.shared.counters;
-        count(&counters.added_bytes, added);
-        count(&counters.duplicate_bytes, duplicate);
-        count(&counters.blocks_new, new);
-        count(&counters.blocks_duplicate, claimed.len() as u64 - new);
-        let pieces = claimed
-            .into_iter()
-            .zip(blocks)
-            .map(|((id, _), block)| Piece::Block {
-                id,
-                len: block.len() as u32,
-            });
-        Ok(pieces.collect())
+        Ok(claimed)
     }
 
     /// Cuts a directory into blocks and stores those that are new.
@@ -619,7 +742,7 @@ impl Encoder {
     /// # Errors
     /// As [`Encoder::store`].
     pub fn store_directory(&mut self, entries: &[Entry]) -> Result<Vec<Piece>> {
-        let repository = &self.shared.repository;
+        let repository = &self.first().repository;
         let bytes = tree::encode(entries);
         let mut rest = bytes.as_slice();
         let blocks: Vec<&[u8]> = repository
@@ -640,86 +763,120 @@ impl Encoder {
     /// # Errors
     /// As [`Encoder::store`].
     pub fn copy(&mut self, id: Id, block: &[u8]) -> Result<()> {
-        let is_new = {
-            let index = self.shared.index.read().expect("no panic under this lock");
-            !index.keeps(&id)? && lock(&self.shared.pending).insert(id, None).is_none()
-        };
-        if is_new { self.add(id, block) } else { Ok(()) }
+        let mut lacking = Repositories::default();
+        for (number, Packer { shared, .. }) in self.packers.iter().enumerate() {
+            let index = shared.index.read().expect("no panic under this lock");
+            if !index.keeps(&id)? && lock(&shared.pending).insert(id, None).is_none() {
+                lacking.insert(number);
+            }
+        }
+        self.add(id, block, lacking)
     }
 
-    fn add(&mut self, id: Id, block: &[u8]) -> Result<()> {
+    /// Adds a block to the packs of the repositories that lack it.
+    fn add(&mut self, id: Id, block: &[u8], lacking: Repositories) -> Result<()> {
+        if lacking.is_empty() {
+            return Ok(());
+        }
         let compress = self.compressor.wants(block);
-        let segment = if compress {
-            &mut self.compressible
-        } else {
-            &mut self.random
-        };
+        let at = self.open_segment(lacking, compress)?;
+        let segment = &mut self.open[at];
         if self.verifier.is_some() {
             segment.checksum.add(block);
         }
         segment.raw.extend_from_slice(block);
         segment.blocks.push((id, block.len() as u32));
         if segment.raw.len() >= SEGMENT_LEN {
-            self.close_segment(compress)?;
+            self.close_segment(at)?;
         }
         Ok(())
     }
 
-    fn close_segment(&mut self, compress: bool) -> Result<()> {
-        let segment = if compress {
-            &mut self.compressible
-        } else {
-            &mut self.random
-        };
+    /// The number of the open segment that takes such blocks.
+    fn open_segment(&mut self, lacking: Repositories, compress: bool) -> Result<usize> {
+        let takes = |open: &OpenSegment| open.lacking == lacking && open.compress == compress;
+        if let Some(at) = self.open.iter().position(takes) {
+            return Ok(at);
+        }
+        if self.open.len() == OPEN_SEGMENTS_MAX {
+            let len = |&at: &usize| self.open[at].raw.len();
+            let longest = (0..self.open.len()).max_by_key(len).expect("some are open");
+            self.close_segment(longest)?;
+            self.open.swap_remove(longest);
+        }
+        self.open.push(OpenSegment::new(lacking, compress));
+        Ok(self.open.len() - 1)
+    }
+
+    fn close_segment(&mut self, at: usize) -> Result<()> {
+        let segment = &mut self.open[at];
         if segment.blocks.is_empty() {
             return Ok(());
         }
-        let (codec, encoded) = if compress {
+        let (codec, encoded) = if segment.compress {
             self.compressor.encode(&segment.raw)
         } else {
             (Codec::Stored, segment.raw.as_slice())
         };
-        let pack = self.pack.get_or_insert_with(|| {
-            let buffer = self.shared.buffers.take();
-            PackWriter::new(self.shared.repository.keys(), self.kind, buffer)
-        });
-        pack.push(codec, encoded, std::mem::take(&mut segment.blocks));
-        self.checksums.push(std::mem::take(&mut segment.checksum));
+        let blocks = std::mem::take(&mut segment.blocks);
+        let checksum = std::mem::take(&mut segment.checksum);
+        let numbers = (0..self.packers.len()).filter(|&number| segment.lacking.contains(number));
+        let numbers: Vec<usize> = numbers.collect();
+        let mut digest = None;
+        if let Some(verifier) = &mut self.verifier {
+            let verified = verifier.verify_segment(codec, encoded, segment.raw.len(), &checksum);
+            digest = Some(verified.map_err(|why| Error::NotReadBack { why })?);
+        }
+        for &number in &numbers {
+            self.packers[number].push(self.kind, codec, encoded, blocks.clone(), digest);
+        }
         segment.raw.clear();
-        if pack.len() >= PACK_LEN || pack.blocks() >= PACK_BLOCKS_MAX {
-            self.upload()?;
+        for number in numbers {
+            if self.packers[number].is_full() {
+                self.upload(number)?;
+            }
         }
         Ok(())
     }
 
-    /// Hands the open pack, if any, to the threads that write.
-    fn upload(&mut self) -> Result<()> {
-        if self.shared.failed.load(Ordering::Relaxed) {
+    /// Hands the open pack of a repository, if any, to the threads that write.
+    fn upload(&mut self, number: usize) -> Result<()> {
+        let packer = &mut self.packers[number];
+        let shared = &packer.shared;
+        let digests = std::mem::take(&mut packer.digests);
+        let pack = packer.pack.take();
+        if shared.has_failed() {
+            if number > 0 {
+                return Ok(());
+            }
             // The failed part has recorded its error; this one only ends the run.
             return Err(Error::Interrupted("another part of the run has failed"));
         }
-        let Some(pack) = self.pack.take() else {
+        let Some(pack) = pack else {
             return Ok(());
         };
         let key = pack.key().clone();
         let (bytes, contents) = pack.finish();
-        let checksums = std::mem::take(&mut self.checksums);
-        let Some(uploads) = &self.uploads else {
+        let Some(uploads) = &packer.uploads else {
             // A dry run.
-            let stored = &self.shared.counters.stored_bytes;
+            let stored = &shared.counters.stored_bytes;
             stored.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-            self.shared.buffers.give(bytes);
+            shared.buffers.give(bytes);
             return Ok(());
         };
         if let Some(verifier) = &mut self.verifier {
             verifier
-                .verify(&key, &bytes, &contents, &checksums)
+                .verify_pack(&key, &bytes, &contents, &digests)
                 .map_err(|why| Error::NotReadBack { why })?;
         }
         let pack = FinishedPack { bytes, contents };
-        self.shared.handed_over.fetch_add(1, Ordering::Relaxed);
+        shared.handed_over.fetch_add(1, Ordering::Relaxed);
         uploads.send(pack).expect("uploads are taken until the end");
         Ok(())
+    }
+
+    fn upload_all(&mut self) -> Result<()> {
+        (0..self.packers.len()).try_for_each(|number| self.upload(number))
     }
 
     /// Stores packs without reading them back. By default each pack is first decrypted,
@@ -735,7 +892,7 @@ impl Encoder {
     /// # Errors
     /// As [`Encoder::store`].
     pub fn absorb(&mut self, mut other: Self) -> Result<()> {
-        for segment in [&other.compressible, &other.random] {
+        for segment in &other.open {
             if self.verifier.is_some() && !segment.checksum.fits(&segment.raw) {
                 let why = "an open segment does not match its checksum".to_owned();
                 return Err(Error::NotReadBack { why });
@@ -743,11 +900,11 @@ impl Encoder {
             let mut rest = segment.raw.as_slice();
             for &(id, len) in &segment.blocks {
                 let (block, behind) = rest.split_at(len as usize);
-                self.add(id, block)?;
+                self.add(id, block, segment.lacking)?;
                 rest = behind;
             }
         }
-        other.upload()
+        other.upload_all()
     }
 
     /// Packs and uploads all remaining blocks.
@@ -755,19 +912,55 @@ impl Encoder {
     /// # Errors
     /// As [`Encoder::store`].
     pub fn flush(mut self) -> Result<()> {
-        self.close_segment(true)?;
-        self.close_segment(false)?;
-        self.upload()
+        for at in 0..self.open.len() {
+            self.close_segment(at)?;
+        }
+        self.upload_all()
     }
 
     /// Ends the run with an error, which [`Writer::finish`] returns.
     pub fn fail(&self, error: Error) {
-        self.shared.fail(error);
+        self.first().fail(error);
     }
 
     /// Whether the run has failed.
     pub fn has_failed(&self) -> bool {
-        self.shared.failed.load(Ordering::Relaxed)
+        self.first().has_failed()
+    }
+}
+
+impl Packer {
+    fn push(
+        &mut self,
+        kind: BlockKind,
+        codec: Codec,
+        encoded: &[u8],
+        blocks: Vec<(Id, u32)>,
+        digest: Option<Digest>,
+    ) {
+        let shared = &self.shared;
+        let pack = self.pack.get_or_insert_with(|| {
+            PackWriter::new(shared.repository.keys(), kind, shared.buffers.take())
+        });
+        pack.push(codec, encoded, blocks);
+        self.digests.extend(digest);
+    }
+
+    fn is_full(&self) -> bool {
+        let full = |pack: &PackWriter| pack.len() >= PACK_LEN || pack.blocks() >= PACK_BLOCKS_MAX;
+        self.pack.as_ref().is_some_and(full)
+    }
+}
+
+impl OpenSegment {
+    fn new(lacking: Repositories, compress: bool) -> Self {
+        Self {
+            lacking,
+            compress,
+            raw: Vec::new(),
+            blocks: Vec::new(),
+            checksum: Checksum::default(),
+        }
     }
 }
 
@@ -813,11 +1006,10 @@ mod tests {
     fn a_bit_that_flips_after_hashing_is_found_before_anything_is_stored() {
         for compression in [Compression::AUTO, Compression::Off] {
             let flip = |encoder: &mut Encoder| {
-                let open = match compression {
-                    Compression::Off => &mut encoder.random,
-                    Compression::Level(_) => &mut encoder.compressible,
-                };
-                open.raw[100_000] ^= 4;
+                let is_compressed = compression != Compression::Off;
+                let mut open = encoder.open.iter_mut();
+                let segment = open.find(|segment| segment.compress == is_compressed);
+                segment.expect("it has the blocks").raw[100_000] ^= 4;
             };
             let (error, packs) = store_with(compression, flip, true);
             let error = error.unwrap_err();
@@ -841,15 +1033,16 @@ mod tests {
         let compression = Compression::AUTO;
         let mut pack = None;
         let steal = |encoder: &mut Encoder| {
-            encoder.close_segment(true).unwrap();
-            let checksums = std::mem::take(&mut encoder.checksums);
-            let taken = encoder.pack.take();
-            pack = taken.map(|pack| (pack.key().clone(), pack.finish(), checksums));
+            (0..encoder.open.len()).for_each(|at| encoder.close_segment(at).unwrap());
+            let packer = &mut encoder.packers[0];
+            let digests = std::mem::take(&mut packer.digests);
+            let taken = packer.pack.take();
+            pack = taken.map(|pack| (pack.key().clone(), pack.finish(), digests));
         };
         store_with(compression, steal, true).0.unwrap();
-        let (key, (mut bytes, contents), checksums) = pack.expect("there was an open segment");
+        let (key, (mut bytes, contents), digests) = pack.expect("there was an open segment");
         let mut examiner = Examiner::default();
-        let mut test = |bytes: &[u8]| examiner.verify(&key, bytes, &contents, &checksums);
+        let mut test = |bytes: &[u8]| examiner.verify_pack(&key, bytes, &contents, &digests);
         test(&bytes).unwrap();
         for at in 0..bytes.len() {
             bytes[at] ^= 1;

@@ -174,7 +174,7 @@ impl Repository {
 }
 
 /// A snapshot as the target gets it: without the parent, whose ID means nothing there.
-fn as_copied(id: Id, snapshot: &Snapshot) -> Snapshot {
+pub(crate) fn as_copied(id: Id, snapshot: &Snapshot) -> Snapshot {
     Snapshot {
         parent: None,
         original: Some(snapshot.original.unwrap_or(id)),

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod also_to;
 mod cache;
 mod cancel;
 mod changing;

@@ -16,6 +16,7 @@ mod run;
 mod scan;
 mod walk;
 
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,16 +29,18 @@ use crate::access::buffers::Buffers;
 use crate::access::client::{Presence, Purpose};
 use crate::access::deep_stack::with_deep_stack;
 use crate::access::index_objects::Trust;
-use crate::access::memory::Rollback;
+use crate::access::memory::{Recalled, Rollback};
 use crate::access::removal;
 use crate::access::repository::Repository;
 use crate::access::snapshots::{self, Origin};
-use crate::access::writer::{Writer, flush};
+use crate::access::writer::{self, Writer, Written, flush};
 use crate::operations::commit::{commit, commit_beside};
+use crate::operations::copy::as_copied;
 use crate::operations::locks;
 use tabane_format::pack::BlockKind;
 use tabane_format::snapshot::{Snapshot, Summary};
 use tabane_format::{Error, Result};
+use tabane_index::Index;
 use tabane_storage::sync::both;
 use tabane_storage::{Id, Name, ObjectKind};
 
@@ -68,8 +71,21 @@ pub struct Backup {
     /// Whether every source, and everything in it, is as in the parent snapshot. The directories
     /// above the sources do not count.
     pub unchanged: bool,
+    /// How each of [`BackupOptions::also_to`] got the snapshot.
+    pub also: Vec<Also>,
     /// The snapshot.
     pub snapshot: Snapshot,
+}
+
+/// How a further repository got the snapshot of a backup.
+#[derive(Clone, Debug)]
+pub struct Also {
+    /// Where the repository is.
+    pub location: String,
+    /// ID of its snapshot, a copy of the first repository's; nothing if that has none.
+    pub id: std::result::Result<Option<Id>, Arc<Error>>,
+    /// How the repository differs from what this machine has seen before.
+    pub rollback: Rollback,
 }
 
 impl Repository {
@@ -166,6 +182,47 @@ fn changed_since(
     Ok(None)
 }
 
+/// Checks that the snapshot can go to all the repositories.
+fn check_also_to(repository: &Repository, options: &BackupOptions) -> Result<()> {
+    let others = &options.also_to;
+    if others.is_empty() {
+        return Ok(());
+    }
+    if others.len() >= writer::REPOSITORIES_MAX {
+        let text = format!(
+            "a backup goes to at most {} repositories",
+            writer::REPOSITORIES_MAX
+        );
+        return Err(Error::Invalid(text));
+    }
+    if options.skip_if_unchanged || options.changed.is_some() {
+        let text = "only what goes to a single repository can be skipped, or be made from a list \
+                    of changes: others may lack more";
+        return Err(Error::Invalid(text.to_owned()));
+    }
+    let mut ids = HashSet::from([repository.config().id]);
+    for other in others {
+        let (here, there) = (repository.config(), other.config());
+        repository.check_copy_to(other)?;
+        let location = other.storage().location();
+        if !ids.insert(there.id) {
+            let text = format!("the repository at {location} is named twice");
+            return Err(Error::Invalid(text));
+        }
+        if other.format() != repository.format() {
+            return Err(Error::OlderFormat {
+                location: repository.storage().location(),
+                format: repository.format(),
+                needed: other.format(),
+            });
+        }
+        if (here.chunking, here.chunker_secret) != (there.chunking, there.chunker_secret) {
+            return Err(Error::OtherCuts(location));
+        }
+    }
+    Ok(())
+}
+
 /// The parent of a backup of these paths.
 fn find_parent(
     repository: &Repository,
@@ -195,6 +252,88 @@ fn find_parent(
     })
 }
 
+/// What a backup knows of a repository when it begins.
+struct Begun {
+    /// From now on a prune leaves alone what this backup finds. `None` for a dry run.
+    presence: Option<Presence>,
+    recalled: Option<Recalled>,
+    index: Index,
+    /// Those of the index.
+    removals: BTreeSet<Id>,
+}
+
+fn begin(repository: &Repository, options: &BackupOptions) -> Result<Begun> {
+    let is_far = repository.is_far();
+    let announce = || {
+        if options.dry_run {
+            Ok(None)
+        } else {
+            Presence::announce(repository, Purpose::Backup).map(Some)
+        }
+    };
+    // To list all packs takes the longer the more there are: it is done for whoever reads
+    // everything anyway.
+    let load = || {
+        if options.parent == Parent::None || !repository.has_cache() {
+            repository.load_index_and_lost(Trust::Verified)
+        } else {
+            let index = repository.load_index_of(Trust::Verified)?;
+            Ok((index, Vec::new()))
+        }
+    };
+    let recall = || repository.recall();
+    let (recalled, begun) = both(is_far, recall, || both(is_far, announce, load));
+    let (presence, recalled, mut loaded) = (begun.0?, recalled?, begun.1?);
+    // A prune that has begun before the announcement may not leave alone what was looked up before.
+    while is_far && presence.is_some() && removal::names(repository)? != *loaded.0.removals() {
+        loaded = load()?;
+    }
+    let (index, lost) = loaded;
+    for pack in lost {
+        let name = Name::new(ObjectKind::Pack, pack).path();
+        let what = "is missing or cut short: what it held is stored again where it is still there";
+        repository.progress().warning(Path::new(&name), what);
+    }
+    Ok(Begun {
+        presence,
+        recalled,
+        removals: index.removals().clone(),
+        index,
+    })
+}
+
+impl Begun {
+    fn rollback(&self) -> Option<Rollback> {
+        self.recalled
+            .as_ref()
+            .map(|recalled| recalled.rollback.clone())
+    }
+
+    /// Writes a snapshot whose blocks are stored, `used_packs` among them; returns its ID.
+    fn commit(
+        self,
+        repository: &Repository,
+        snapshot: &Snapshot,
+        used_packs: HashSet<Id>,
+    ) -> Result<Id> {
+        let id = commit(repository, snapshot, &self.removals, self.presence)?;
+        locks::extend(repository, used_packs)?;
+        if let Some(recalled) = self.recalled {
+            recalled.remember(repository, Some(id));
+        }
+        Ok(id)
+    }
+}
+
+/// Sets the counts of what was written to a repository.
+fn count(summary: &mut Summary, written: Written) {
+    summary.added_bytes = written.added_bytes;
+    summary.duplicate_bytes = written.duplicate_bytes;
+    summary.stored_bytes = written.stored_bytes;
+    summary.blocks_new = written.blocks_new;
+    summary.blocks_duplicate = written.blocks_duplicate;
+}
+
 /// Remembers a snapshot for the next backup with the same write-only key.
 fn remember(repository: &Repository, known_files: KnownFilesWriter, id: Id, made: &Snapshot) {
     let about = About {
@@ -210,6 +349,7 @@ fn remember(repository: &Repository, known_files: KnownFilesWriter, id: Id, made
 }
 
 fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Result<Backup> {
+    check_also_to(repository, &options)?;
     let start = Timestamp::now();
     let time = options.time.unwrap_or(start);
     let Sources { paths, missing } = walk::sources(source)?;
@@ -241,53 +381,34 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         .collect();
     let excludes = Excludes::new(&options.excludes).map_err(Error::invalid)?;
     if matches!(source, Source::Paths(_)) {
-        point_out_itself(repository, &paths, &excludes);
+        for repository in std::iter::once(repository).chain(&options.also_to) {
+            point_out_itself(repository, &paths, &excludes);
+        }
     }
-    let is_far = repository.is_far();
     let find_parent = || find_parent(repository, &options, &path_texts, time);
-    // From now on a prune leaves alone what this backup finds.
-    let announce = || {
-        if options.dry_run {
-            Ok(None)
-        } else {
-            Presence::announce(repository, Purpose::Backup).map(Some)
-        }
-    };
-    // To list all packs takes the longer the more there are: it is done for whoever reads
-    // everything anyway.
-    let load = || {
-        if options.parent == Parent::None || !repository.has_cache() {
-            repository.load_index_and_lost(Trust::Verified)
-        } else {
-            let index = repository.load_index_of(Trust::Verified)?;
-            Ok((index, Vec::new()))
-        }
-    };
-    let recall = || repository.recall();
-    let ((parent, recalled), begun) = both(
-        is_far,
-        || both(is_far, find_parent, recall),
-        || both(is_far, announce, load),
-    );
-    let (presence, loaded) = (begun.0?, begun.1);
-    let (parent, recalled, mut loaded) = (parent?, recalled?, loaded?);
-    // A prune that has begun before the announcement may not leave alone what was looked up before.
-    while is_far && presence.is_some() && removal::names(repository)? != *loaded.0.removals() {
-        loaded = load()?;
-    }
-    let (index, lost) = loaded;
-    let removals = index.removals().clone();
-    for pack in lost {
-        let name = Name::new(ObjectKind::Pack, pack).path();
-        let what = "is missing or cut short: what it held is stored again where it is still there";
-        repository.progress().warning(Path::new(&name), what);
-    }
+    let begin_here = || begin(repository, &options);
+    let (parent, begun) = both(repository.is_far(), find_parent, begin_here);
+    let (begun, parent) = (begun?, parent?);
+    let Begun {
+        presence,
+        recalled,
+        index,
+        removals,
+    } = begun;
     let is_tree = matches!(source, Source::Paths(_));
     let changed = match &options.changed {
         Some(changed) if is_tree => changed_since(repository, &parent, &path_texts, changed)?,
         _ => None,
     };
-    let writer = Writer::new(repository, index, options.dry_run);
+    let mut writer = Writer::new(repository, index, options.dry_run);
+    let mut others = Vec::new();
+    for other in options.also_to.clone() {
+        let mut begun = begin(&other, &options);
+        if let Ok(begun) = &mut begun {
+            writer = writer.also(&other, std::mem::take(&mut begun.index));
+        }
+        others.push((other, begun));
+    }
     if changed.is_some() {
         writer.record_used();
     }
@@ -356,7 +477,9 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
     let is_changed = run.assembler.is_changed() || !missing.is_empty();
     let root = run.assembler.finish();
     let (used, used_packs) = (run.writer.take_used(), run.writer.used_packs());
-    let written = run.writer.finish()?;
+    let mut finished = run.writer.finish_each().into_iter().zip(used_packs);
+    let (written, used_packs) = finished.next().expect("it wrote here");
+    let written = written?;
     let (root, owners, known_files) =
         walked
             .and(flushed)
@@ -377,7 +500,7 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
             })?;
 
     let counters = run.counters;
-    let snapshot = Snapshot {
+    let mut snapshot = Snapshot {
         time: run.time,
         hostname: run.options.hostname,
         username: run.options.username,
@@ -402,13 +525,10 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
             errors: counters.errors.into_inner(),
             total_bytes: counters.total_bytes.into_inner(),
             read_bytes: counters.read_bytes.into_inner(),
-            added_bytes: written.added_bytes,
-            duplicate_bytes: written.duplicate_bytes,
-            stored_bytes: written.stored_bytes,
-            blocks_new: written.blocks_new,
-            blocks_duplicate: written.blocks_duplicate,
+            ..Summary::default()
         },
     };
+    count(&mut snapshot.summary, written);
     let unchanged = is_tree && parent.is_of(&snapshot.paths) && !is_changed;
     repository.nearby().tidy();
     let id = if run.options.dry_run || unchanged && run.options.skip_if_unchanged {
@@ -425,6 +545,25 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         }
         Some(id)
     };
+    let also = others.into_iter().map(|(other, begun)| {
+        other.nearby().tidy();
+        let location = other.storage().location();
+        let rollback = begun.as_ref().ok().and_then(Begun::rollback);
+        let made = begun.and_then(|begun| {
+            let (written, used_packs) = finished.next().expect("it wrote there");
+            let written = written?;
+            let Some(id) = id else { return Ok(None) };
+            let mut copy = as_copied(id, &snapshot);
+            count(&mut copy.summary, written);
+            begun.commit(&other, &copy, used_packs).map(Some)
+        });
+        Also {
+            location,
+            id: made.map_err(Arc::new),
+            rollback: rollback.unwrap_or_default(),
+        }
+    });
+    let also = also.collect();
     let rollback = recalled.as_ref().map(|recalled| recalled.rollback.clone());
     if !run.options.dry_run {
         locks::extend(repository, used_packs)?;
@@ -436,6 +575,7 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         id,
         rollback: rollback.unwrap_or_default(),
         unchanged,
+        also,
         snapshot,
     })
 }

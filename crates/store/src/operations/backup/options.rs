@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tabane_storage::Id;
 
+use crate::access::repository::Repository;
 use tabane_format::compress::Compression;
 use tabane_format::snapshot::{GroupBy, Retention};
 use tabane_patterns::ExcludeOptions;
@@ -44,6 +45,11 @@ pub struct BackupOptions {
     pub root: Option<Arc<OwnedFd>>,
     /// The path under which a single directory is stored, instead of its own.
     pub as_path: Option<PathBuf>,
+    /// Further repositories that get the snapshot, too: the source is read, hashed and compressed
+    /// once. They must have the same format and cut files at the same places
+    /// ([`InitOptions`](crate::InitOptions), `chunking` and `chunker_secret`). One that fails does
+    /// not stop the backup: see [`Backup::also`](super::Backup::also).
+    pub also_to: Vec<Repository>,
     /// Find out what would be stored, and store nothing.
     pub dry_run: bool,
     /// Level of compression.
@@ -77,6 +83,7 @@ tabane_storage::setters!(BackupOptions {
     into => readers: Option<NonZero<usize>>,
     into => root: Option<Arc<OwnedFd>>,
     into => as_path: Option<PathBuf>,
+    set => also_to: Vec<Repository>,
     set => dry_run: bool,
     set => compression: Compression,
     set => verify: bool,
@@ -105,6 +112,7 @@ impl Default for BackupOptions {
             readers: None,
             root: None,
             as_path: None,
+            also_to: Vec::new(),
             dry_run: false,
             compression: Compression::AUTO,
             verify: true,
