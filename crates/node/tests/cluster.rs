@@ -1092,6 +1092,8 @@ fn a_client_may_do_what_its_role_says_until_it_is_withdrawn() {
     let record = Name::new(ObjectKind::Client, small.id);
     writer.put(record, &[&few]).unwrap();
     writer.delete(record).unwrap();
+    let unverified = Name::new(ObjectKind::Unverified, small.id);
+    writer.put(unverified, &[&few]).unwrap();
     let key = Name::new(ObjectKind::Key, small.id);
     let refused = [
         writer.delete(name),

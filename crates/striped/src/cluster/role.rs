@@ -30,7 +30,7 @@ pub fn allows(role: Role, request: &Request) -> bool {
 fn is_added(name: Name) -> bool {
     matches!(
         name.kind,
-        ObjectKind::Pack | ObjectKind::Index | ObjectKind::Snapshot
+        ObjectKind::Pack | ObjectKind::Index | ObjectKind::Unverified | ObjectKind::Snapshot
     ) || is_record(name)
 }
 
@@ -76,6 +76,8 @@ mod tests {
             (Request::Put(name(ObjectKind::Pack), 1), Role::Append),
             (Request::Put(name(ObjectKind::Index), 1), Role::Append),
             (Request::Put(name(ObjectKind::Snapshot), 1), Role::Append),
+            (Request::Put(name(ObjectKind::Unverified), 1), Role::Append),
+            (Request::Delete(name(ObjectKind::Unverified)), Role::Admin),
             (Request::Put(name(ObjectKind::Client), 1), Role::Append),
             (Request::Delete(name(ObjectKind::Client)), Role::Append),
             (Request::Delete(name(ObjectKind::Pending)), Role::Append),
