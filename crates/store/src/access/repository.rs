@@ -597,7 +597,7 @@ impl Repository {
             .list(kind)
             .map_err(|source| Error::Storage {
                 action: "list",
-                what: kind.name().to_owned(),
+                what: format!("{} in {}", kind.name(), self.opened.storage.location()),
                 source,
             })?;
         for object in &mut listed {

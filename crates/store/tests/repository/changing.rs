@@ -169,6 +169,34 @@ fn entries_that_vanish_before_they_are_looked_at() {
     assert_eq!(found, [Path::new("directory/a"), Path::new("rest")]);
 }
 
+/// The snapshot lacks what somebody wants in it.
+#[test]
+fn what_was_named_and_vanishes_is_an_error() {
+    let place = Place::new();
+    for name in ["a/file", "b/file", "c"] {
+        write(place.source.join(name), name.as_bytes());
+    }
+    let source = place.source.clone();
+    let recorder = Arc::new(Recorder::on_entry(move |path: &Path, outcome| {
+        if outcome == Outcome::Directory && path.ends_with("a") {
+            fs::remove_dir_all(source.join("b")).unwrap();
+        }
+    }));
+    let sources = ["a", "b/file", "c"].map(|name| place.source.join(name));
+    let made = back_up_observed(
+        &place.repository,
+        &sources.each_ref().map(|path| path.as_path()),
+        backup_options(),
+        &recorder,
+    )
+    .expect("the others are stored");
+    assert_eq!(made.snapshot.summary.errors, 1);
+    let [(path, what)] = &recorder.warnings()[..] else {
+        panic!("one path is named");
+    };
+    assert!(path.ends_with("b") && what.contains("vanished"), "{what}");
+}
+
 /// Small files are read together: what happens to one while another is read.
 #[test]
 fn small_files_that_change_after_they_were_looked_at() {

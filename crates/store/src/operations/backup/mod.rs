@@ -434,6 +434,7 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         reading: Gate::new(options.readers),
         contents: Cold::default(),
         options,
+        sources: paths.clone(),
         time,
         assembler,
         excludes,

@@ -244,10 +244,7 @@ fn unreadable(run: &Run, job: FileJob, error: io::Error, encoder: &Encoder) {
     match error.kind() {
         // The backup has failed for another reason, which it reports at its end.
         _ if encoder.has_failed() => {}
-        io::ErrorKind::NotFound => run
-            .repository
-            .progress()
-            .warning(&job.path, "vanished before it was read"),
+        io::ErrorKind::NotFound => run.vanished(&job.path),
         _ => run.error(&job.path, &error),
     }
     if let Err(error) = run.assembler.entry_done(job.place, None) {

@@ -1,7 +1,7 @@
 //! What the threads of a backup share, and what they count.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::Timestamp;
@@ -24,6 +24,8 @@ pub struct Run {
     pub repository: Repository,
     pub writer: Writer,
     pub options: BackupOptions,
+    /// The paths that are backed up, absolute.
+    pub sources: Vec<PathBuf>,
     pub excludes: Excludes,
     /// Of the snapshot.
     pub time: Timestamp,
@@ -59,6 +61,17 @@ impl Run {
     pub fn error(&self, path: &Path, what: &dyn std::fmt::Display) {
         self.counters.errors.fetch_add(1, Ordering::Relaxed);
         self.repository.progress().warning(path, &what.to_string());
+    }
+
+    /// Reports what was there a moment ago. That is an error only if somebody has named it, or
+    /// something in it.
+    pub fn vanished(&self, path: &Path) {
+        let what = "vanished before it was read";
+        if self.sources.iter().any(|source| source.starts_with(path)) {
+            self.error(path, &what);
+        } else {
+            self.repository.progress().warning(path, what);
+        }
     }
 
     /// Reports a file in the tree that says what is left out and cannot be used.

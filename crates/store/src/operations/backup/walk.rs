@@ -593,11 +593,7 @@ impl<'a> Walker<'a> {
     /// Reports an entry that cannot be read, and leaves it out.
     fn missing(&self, path: &Path, place: Place, error: &io::Error) -> Result<()> {
         match error.kind() {
-            io::ErrorKind::NotFound => self
-                .run
-                .repository
-                .progress()
-                .warning(path, "vanished before it was read"),
+            io::ErrorKind::NotFound => self.run.vanished(path),
             _ => self.run.error(path, error),
         }
         self.done(place, None)
