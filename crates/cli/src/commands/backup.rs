@@ -575,10 +575,14 @@ fn report(
             "duplicate_bytes": duplicate,
             "added_bytes": summary.added_bytes,
             "stored_bytes": summary.stored_bytes,
-            "also": also.iter().map(Also::to_json).collect::<Vec<_>>(),
             "elapsed_s": elapsed.as_secs_f64(),
             "speed_mb_per_s": format::megabytes_per_second(summary.total_bytes, elapsed),
         })));
+        // The rest is flat.
+        if !also.is_empty() {
+            let also: Vec<_> = also.iter().map(Also::to_json).collect();
+            object.insert("also".to_owned(), also.into());
+        }
         return print_json(&object.into());
     }
     if global.quiet {
