@@ -342,7 +342,8 @@ impl Backup {
         also.extend(made.also.iter().map(Also::of));
         report(global, &made, &also, dry_run, &progress)?;
         measure(&made.snapshot.summary, metrics);
-        let rollbacks = || std::iter::once(&made.rollback).chain(made.also.iter().map(|also| &also.rollback));
+        let there = || made.also.iter().map(|also| &also.rollback);
+        let rollbacks = || std::iter::once(&made.rollback).chain(there());
         for sentence in rollbacks().flat_map(Rollback::sentences) {
             warn(format!("{sentence}; see `tabane help forget`, --lost"));
         }
