@@ -17,6 +17,9 @@ use tabane_testing::disk;
 /// A file in so many changes from one of restic's snapshots to the next.
 const CHANGED_EVERY: usize = 100;
 
+/// The repositories that also get a backup.
+const FURTHER: [&str; 2] = ["second", "third"];
+
 /// Time the import of a restic repository beside restoring and backing up its snapshots, a backup
 /// to three repositories beside one to a single repository, and a drill beside a restore.
 #[derive(clap::Args)]
@@ -180,27 +183,29 @@ impl Bench<'_> {
     }
 
     fn also_to(&self) -> Result<Timings> {
-        let (mut three, mut one) = (Vec::new(), Vec::new());
-        for run in 0..self.args.runs {
-            for number in [run % 2, 1 - run % 2] {
-                let first = self.init("first", None)?;
-                let (second, third) = (
-                    self.init("second", Some(&first))?,
-                    self.init("third", Some(&first))?,
-                );
-                disk::warm(&self.tree)?;
-                let mut command = self.command(&first, &["backup"]);
-                command.arg(&self.tree);
-                if number == 0 {
-                    for other in [second, third] {
-                        command.arg("--also-to").arg(other.repository);
-                    }
-                }
-                let sample = self.time(command)?;
-                if number == 0 { &mut three } else { &mut one }.push(sample);
+        let ways = [(true, "three"), (false, "one")];
+        let first = |to_three| if to_three { "three" } else { "one" };
+        let prepare = |to_three| {
+            let first = self.init(first(to_three), None)?;
+            for other in FURTHER.into_iter().filter(|_| to_three) {
+                self.init(other, Some(&first))?;
             }
-        }
-        Ok((three, one))
+            Ok(())
+        };
+        let measure = |to_three, _| {
+            disk::warm(&self.tree)?;
+            let mut command = self.command(&self.places(first(to_three)), &["backup"]);
+            command.arg(&self.tree);
+            for other in FURTHER.into_iter().filter(|_| to_three) {
+                command.arg("--also-to").arg(self.places(other).repository);
+            }
+            self.time(command)
+        };
+        let runs = self.args.runs;
+        let mut samples =
+            rounds::take_turns(runs, &ways, &[Scenario::First], prepare, measure)?.into_iter();
+        let mut next = || samples.next().expect("each way has its samples");
+        Ok((next(), next()))
     }
 
     fn drill(&self) -> Result<Timings> {
