@@ -17,6 +17,7 @@ mod scan;
 mod walk;
 
 use std::collections::{BTreeSet, HashSet};
+use std::mem::take;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -303,23 +304,28 @@ fn begin(repository: &Repository, options: &BackupOptions) -> Result<Begun> {
 }
 
 impl Begun {
-    fn rollback(&self) -> Option<Rollback> {
-        self.recalled
-            .as_ref()
-            .map(|recalled| recalled.rollback.clone())
+    fn rollback(&self) -> Rollback {
+        let recalled = self.recalled.as_ref();
+        recalled.map_or_else(Rollback::default, |recalled| recalled.rollback.clone())
     }
 
-    /// Writes a snapshot whose blocks are stored, `used_packs` among them; returns its ID.
+    /// Writes a snapshot, if one is to be, whose blocks are stored, those of `used_packs` among
+    /// them; returns its ID. With `beside`, that snapshot keeps all blocks but the listed ones.
     fn commit(
         self,
         repository: &Repository,
-        snapshot: &Snapshot,
+        snapshot: Option<&Snapshot>,
+        beside: Option<(Id, &HashSet<Id>)>,
         used_packs: HashSet<Id>,
-    ) -> Result<Id> {
-        let id = commit(repository, snapshot, &self.removals, self.presence)?;
+    ) -> Result<Option<Id>> {
+        let committed = snapshot.map(|snapshot| match beside {
+            Some((old, own)) => commit_beside(repository, old, own, snapshot, &self.removals),
+            None => commit(repository, snapshot, &self.removals, self.presence),
+        });
+        let id = committed.transpose()?;
         locks::extend(repository, used_packs)?;
         if let Some(recalled) = self.recalled {
-            recalled.remember(repository, Some(id));
+            recalled.remember(repository, id);
         }
         Ok(id)
     }
@@ -388,24 +394,18 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
     let find_parent = || find_parent(repository, &options, &path_texts, time);
     let begin_here = || begin(repository, &options);
     let (parent, begun) = both(repository.is_far(), find_parent, begin_here);
-    let (begun, parent) = (begun?, parent?);
-    let Begun {
-        presence,
-        recalled,
-        index,
-        removals,
-    } = begun;
+    let (mut begun, parent) = (begun?, parent?);
     let is_tree = matches!(source, Source::Paths(_));
     let changed = match &options.changed {
         Some(changed) if is_tree => changed_since(repository, &parent, &path_texts, changed)?,
         _ => None,
     };
-    let mut writer = Writer::new(repository, index, options.dry_run);
+    let mut writer = Writer::new(repository, take(&mut begun.index), options.dry_run);
     let mut others = Vec::new();
     for other in options.also_to.clone() {
         let mut begun = begin(&other, &options);
         if let Ok(begun) = &mut begun {
-            writer = writer.also(&other, std::mem::take(&mut begun.index));
+            writer = writer.also(&other, take(&mut begun.index));
         }
         others.push((other, begun));
     }
@@ -492,7 +492,7 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
                 }
                 // What the index knew of is gone, and perhaps there is somebody who removes.
                 match removal::names(repository) {
-                    Ok(names) if names != removals => Error::RemovedMeanwhile,
+                    Ok(names) if names != begun.removals => Error::RemovedMeanwhile,
                     _ => {
                         repository.forget_cached();
                         Error::ObjectGone(Box::new(error))
@@ -532,51 +532,47 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
     count(&mut snapshot.summary, written);
     let unchanged = is_tree && parent.is_of(&snapshot.paths) && !is_changed;
     repository.nearby().tidy();
-    let id = if run.options.dry_run || unchanged && run.options.skip_if_unchanged {
+    let rollback = begun.rollback();
+    let id = if run.options.dry_run {
         None
     } else {
+        let is_wanted = !(unchanged && run.options.skip_if_unchanged);
         // Nobody has looked whether blocks of unseen directories are there, but the parent
         // snapshot keeps them.
-        let id = match parent.id().filter(|_| changed.is_some()) {
-            Some(old) => commit_beside(repository, old, &used, &snapshot, &removals),
-            None => commit(repository, &snapshot, &removals, presence),
-        }?;
-        if let Some(known_files) = known_files {
-            remember(repository, known_files, id, &snapshot);
-        }
-        Some(id)
+        let old = parent.id().filter(|_| changed.is_some());
+        let beside = old.map(|old| (old, &used));
+        begun.commit(
+            repository,
+            is_wanted.then_some(&snapshot),
+            beside,
+            used_packs,
+        )?
     };
+    if let (Some(id), Some(known_files)) = (id, known_files) {
+        remember(repository, known_files, id, &snapshot);
+    }
     let also = others.into_iter().map(|(other, begun)| {
         other.nearby().tidy();
-        let location = other.storage().location();
-        let rollback = begun.as_ref().ok().and_then(Begun::rollback);
+        let rollback = begun.as_ref().map(Begun::rollback).unwrap_or_default();
         let made = begun.and_then(|begun| {
             let (written, used_packs) = finished.next().expect("it wrote there");
             let written = written?;
             let Some(id) = id else { return Ok(None) };
             let mut copy = as_copied(id, &snapshot);
             count(&mut copy.summary, written);
-            begun.commit(&other, &copy, used_packs).map(Some)
+            begun.commit(&other, Some(&copy), None, used_packs)
         });
         Also {
-            location,
+            location: other.storage().location(),
             id: made.map_err(Arc::new),
-            rollback: rollback.unwrap_or_default(),
+            rollback,
         }
     });
-    let also = also.collect();
-    let rollback = recalled.as_ref().map(|recalled| recalled.rollback.clone());
-    if !run.options.dry_run {
-        locks::extend(repository, used_packs)?;
-        if let Some(recalled) = recalled {
-            recalled.remember(repository, id);
-        }
-    }
     Ok(Backup {
         id,
-        rollback: rollback.unwrap_or_default(),
+        rollback,
         unchanged,
-        also,
+        also: also.collect(),
         snapshot,
     })
 }
