@@ -1,7 +1,7 @@
 //! What of a snapshot is restored, or kept of it.
 
-use std::collections::BTreeSet;
-use std::ops::Bound;
+use std::collections::HashSet;
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -53,7 +53,9 @@ pub struct Includes {
 #[derive(Clone, Debug)]
 struct Include {
     patterns: Gitignore,
-    paths: BTreeSet<PathBuf>,
+    paths: HashSet<OsString>,
+    /// Directories above these.
+    above: HashSet<OsString>,
     /// Directories on the way to where a pattern may match; `None` for all.
     on_the_way: Option<Gitignore>,
 }
@@ -90,9 +92,16 @@ impl Includes {
         let include = if everything {
             None
         } else {
+            // As paths are compared, but by their bytes: every entry of a snapshot is looked up.
+            let bytes = |path: &Path| path.components().collect::<PathBuf>().into_os_string();
+            let above = options
+                .paths
+                .iter()
+                .flat_map(|path| path.ancestors().skip(1));
             Some(Include {
                 patterns: include.build()?,
-                paths: options.paths.iter().cloned().collect(),
+                above: above.map(bytes).collect(),
+                paths: options.paths.iter().map(|path| bytes(path)).collect(),
                 on_the_way: on_the_way(&include.parsed, sensitive)?,
             })
         };
@@ -122,7 +131,7 @@ impl Includes {
         };
         let root = path.as_os_str().as_bytes() == b"/";
         let taken = match include.patterns.matched(path, is_dir) {
-            _ if include.paths.contains(path) => true,
+            _ if include.paths.contains(path.as_os_str()) => true,
             Match::Ignore(_) => !root,
             Match::Whitelist(_) => false,
             Match::None => parent == Selection::Take,
@@ -130,7 +139,8 @@ impl Includes {
         let enter = || match &include.on_the_way {
             None => true,
             Some(directories) => {
-                root || directories.matched(path, true).is_ignore() || include.has_below(path)
+                root || directories.matched(path, true).is_ignore()
+                    || include.above.contains(path.as_os_str())
             }
         };
         if taken {
@@ -140,15 +150,6 @@ impl Includes {
         } else {
             Selection::Skip
         }
-    }
-}
-
-impl Include {
-    /// Whether one of the paths is below this one.
-    fn has_below(&self, path: &Path) -> bool {
-        let behind = (Bound::Excluded(path), Bound::Unbounded);
-        let next = self.paths.range::<Path, _>(behind).next();
-        next.is_some_and(|next| next.starts_with(path))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -178,15 +179,21 @@ fn choose(browser: &mut Browser, top: &Entry, share: f64) -> Result<(Vec<PathEnt
     // The file taken if no other one is: each file seen has the same chance.
     let mut reserve = None;
     let mut files = 0_u64;
+    // With random keys, of its own for each run.
+    let keys = RandomState::new();
+    let chance = |what: (u64, &str)| {
+        let bits = keys.hash_one(what) >> 11;
+        bits as f64 / (1_u64 << 53) as f64
+    };
     let mut walk = Walk::below(Path::new("/"), top);
     while let Some(found) = walk.next(browser)? {
         if !matches!(found.entry.kind, Kind::File { .. }) {
             continue;
         }
         files += 1;
-        if chance() < share {
+        if chance((files, "sample")) < share {
             sample.push(found);
-        } else if sample.is_empty() && chance() * (files as f64) < 1.0 {
+        } else if sample.is_empty() && chance((files, "reserve")) * (files as f64) < 1.0 {
             reserve = Some(found);
         }
     }
@@ -194,12 +201,6 @@ fn choose(browser: &mut Browser, top: &Entry, share: f64) -> Result<(Vec<PathEnt
         sample.extend(reserve);
     }
     Ok((sample, files))
-}
-
-/// A random number from 0 to 1, 1 excluded.
-fn chance() -> f64 {
-    let bits = u64::from_le_bytes(random()) >> 11;
-    bits as f64 / (1_u64 << 53) as f64
 }
 
 /// A directory that is removed with all below it.

@@ -23,6 +23,17 @@ fn a_sample_is_restored_compared_and_removed() {
     // At least one file, whatever the share.
     let args = ["drill", "--sample", "0%", "--directory", &text, "--json"];
     bed.run(args).succeeds().says("\"restored_files\":1,");
+    let record = bed.path("drill.prom").display().to_string();
+    let args = ["drill", "--sample", "100%", "--metrics-file", &record];
+    bed.run(args).succeeds();
+    let record = fs::read_to_string(&record).expect("written");
+    let says = |name: &str, value: &str| {
+        let name = format!("tabane_drill_{name}{{");
+        let mut lines = record.lines();
+        lines.any(|line| line.starts_with(&name) && line.ends_with(value))
+    };
+    assert!(says("files", " 4") && says("problems", " 0"), "{record}");
+    assert!(says("exit_code", " 0"), "{record}");
     let bad = ["drill", "--sample", "120%"];
     bed.run(bad).fails(2, "percentage");
 }
