@@ -48,6 +48,9 @@ pub struct Find {
     /// Show permissions, owners, sizes and times
     #[arg(short, long)]
     long: bool,
+    /// With --long: show sizes as 1.5 MiB instead of bytes
+    #[arg(long, requires = "long", hide_short_help = true)]
+    human_readable: bool,
     /// Only files last changed then or earlier, by their own times
     #[arg(short = 'N', long, value_name = "TIME", value_parser = format::parse_time)]
     newest: Option<Timestamp>,
@@ -255,7 +258,7 @@ impl Find {
         snapshot: &Snapshot,
     ) -> Result<()> {
         if self.long {
-            output.long_entry(path, entry, snapshot, false)
+            output.long_entry(path, entry, snapshot, self.human_readable)
         } else {
             output.path(path)?;
             output.line("")

@@ -207,11 +207,13 @@ fn defaults_come_from_the_environment() {
     let mut command = bed.command(["backup".as_ref(), source.as_os_str()]);
     command
         .env("TABANE_HOST", "ada")
-        .env("TABANE_COMPRESSION", "max");
+        .env("TABANE_COMPRESSION", "max")
+        .env("TABANE_READ_CONCURRENCY", "1");
     crate::bed::run(&mut command).succeeds();
     let listed = bed.run(["snapshots", "--json"]).succeeds().last_json();
     assert_eq!(listed[0]["hostname"], "ada");
     let mut command = bed.command(["backup".as_ref(), source.as_os_str()]);
     let ran = crate::bed::run(command.env("TABANE_COMPRESSION", "hard"));
     ran.fails(2, "compression");
+    bed.backup(&["--read-concurrency", "0"]).fails(2, "zero");
 }

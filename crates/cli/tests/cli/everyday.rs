@@ -138,6 +138,21 @@ fn a_tree_is_stored_listed_compared_and_restored() {
         .succeeds()
         .says("Snapshots:      3")
         .says("smaller by deduplication");
+    for (mode, lines) in [
+        ("restore-size", &["Snapshots:", "Restore size:"][..]),
+        ("files-by-contents", &["Snapshots:", "Unique files:"]),
+        ("raw-data", &["Snapshots:", "Unique blocks:", "Stored:"]),
+        (
+            "blobs-per-file",
+            &["Snapshots:", "Unique files:", "Unique blocks:"],
+        ),
+    ] {
+        let ran = bed.run(["stats", "--mode", mode, "latest"]).succeeds();
+        let begins = ran.stdout.lines().zip(lines);
+        let all = begins.filter(|(line, begin)| line.starts_with(**begin));
+        assert_eq!(all.count(), lines.len(), "{mode}: {}", ran.stdout);
+        assert_eq!(ran.stdout.lines().count(), lines.len(), "{mode}");
+    }
     bed.run(["check", "--read-data"])
         .succeeds()
         .says("no problems were found");

@@ -56,6 +56,8 @@ fn entries_are_found_in_every_snapshot_that_has_them() {
     let long = lines(&["-l", "-s", "latest", "pointer"]);
     assert!(long[0].starts_with("lrwx"), "{long:?}");
     assert!(long[0].ends_with("pointer -> docs/notes.txt"), "{long:?}");
+    let long = lines(&["-l", "--human-readable", "-s", "latest", "data.bin"]);
+    assert!(long[0].contains(" 292.969 KiB "), "{long:?}");
     let shown = bed.run(["find", "Notes.txt"]).succeeds().stdout;
     assert!(shown.starts_with("in snapshot "), "{shown}");
     assert_eq!(shown.lines().count(), 2, "{shown}");

@@ -12,6 +12,8 @@ use tabane_testing::{is_root, not_checked};
 
 use crate::bed::{Bed, Ran, restored, run};
 
+const LIST_CHANGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/list-changes.py");
+
 /// Files that are written in turns, again and again, with the same number.
 const FILES: usize = 40;
 
@@ -187,12 +189,8 @@ fn changes_between_snapshots_of_btrfs_are_listed() {
     fs::rename(data.join("renamed"), data.join("new name")).expect("renamed");
     fs::remove_file(data.join("with space/file")).expect("removed");
     snapshot(&new);
-    let script = Path::new(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../contrib/list-changes.py"
-    ));
     let listed = Command::new("python3")
-        .arg(script)
+        .arg(LIST_CHANGES)
         .args(["btrfs", &old, &new, "/data"])
         .output()
         .expect("python3 is installed");
@@ -219,6 +217,41 @@ fn changes_between_snapshots_of_btrfs_are_listed() {
         "{}",
         String::from_utf8_lossy(&compared.stdout)
     );
+}
+
+/// With a program in the place of `zfs`.
+#[test]
+fn changes_between_snapshots_of_zfs_are_listed() {
+    let bed = Bed::new();
+    let lines =
+        r"M\t/tank/kept\t(+1)\n-\t/tank/a\\0040b\nR\t/tank/old\t/tank/new\n+\t/tank/\\0303\\0244\n";
+    let list = |end: &str| {
+        let text = format!(
+            "#!/bin/sh\n[ \"$*\" = \"diff -H tank@1 tank@2\" ] && printf '{lines}'\n{end}\n"
+        );
+        script(&bed.path("zfs"), &text);
+        let path = std::env::var("PATH").unwrap_or_default();
+        let listed = Command::new("python3")
+            .arg(LIST_CHANGES)
+            .args(["zfs", "tank@1", "tank@2"])
+            .env("PATH", format!("{}:{path}", bed.path("").display()))
+            .output();
+        listed.expect("python3 is installed")
+    };
+    let listed = list("exit 0");
+    assert!(listed.status.success(), "{listed:?}");
+    let found = String::from_utf8(listed.stdout).expect("UTF-8");
+    let paths = [
+        "/tank/a b",
+        "/tank/kept",
+        "/tank/new",
+        "/tank/old",
+        "/tank/ä",
+    ];
+    assert_eq!(found.split_terminator('\0').collect::<Vec<_>>(), paths);
+    // Half a list is none.
+    let listed = list("exit 1");
+    assert_eq!(listed.status.code(), Some(1), "{listed:?}");
 }
 
 #[test]

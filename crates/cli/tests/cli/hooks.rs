@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -177,4 +178,20 @@ fn a_monitor_that_is_down_fails_nothing() {
         ran.stderr
     );
     assert!(!ran.stderr.contains("uuid"), "{}", ran.stderr);
+    // Somebody listens and never answers.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/uuid", listener.local_addr().expect("an address"));
+    let start = Instant::now();
+    let ran = bed.backup(&["--webhook", &url]);
+    assert_eq!(ran.code, Some(0));
+    assert!(
+        ran.stderr.contains("--webhook was not told"),
+        "{}",
+        ran.stderr
+    );
+    assert!(
+        start.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        start.elapsed()
+    );
 }

@@ -8,6 +8,7 @@
 mod commands;
 mod pages;
 mod reference;
+mod restic;
 
 /// Whether the pages are to be written anew.
 fn updates() -> bool {
