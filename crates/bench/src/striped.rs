@@ -1,8 +1,9 @@
 //! `tabane-bench striped`: what a repository over several directories costs beside one in a single
-//! directory, and how a lost directory is healed.
+//! directory, how a lost directory is healed, and what bad sectors do to either.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use tabane_bench::rounds::{self, cpu_s, median_of, ratio, round, wall_s};
 use tabane_parity::{Layout, repair_plan};
 use tabane_testing::disk;
 use tabane_testing::progress;
+use tabane_testing::random::Random;
 use tabane_testing::tree;
 
 /// A striped backup may take so many times the CPU time of a plain one.
@@ -25,6 +27,9 @@ const READ_BAR: f64 = 1.01;
 const SPEED_BAR: f64 = 0.8;
 
 const PASSWORD: &str = "tabane-bench";
+
+/// Bytes of a sector that turns bad.
+const BAD_SECTOR_LEN: u64 = 4096;
 
 /// Pieces in which the disk's own speed is measured.
 const PIECE_LEN: usize = 1 << 20;
@@ -54,6 +59,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 5,
         value_parser = clap::value_parser!(u8).range(3..=32))]
     targets: u8,
+    /// Then restore, in each round, while so many sectors of 4 KiB have other bytes, anywhere in
+    /// the repository
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    bad_sectors: Vec<u32>,
     #[command(flatten)]
     places: Places,
     /// How many times to run everything
@@ -105,6 +114,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             targets: args.targets.into(),
         };
         met &= place.run(args)?;
+        for &sectors in &args.bad_sectors {
+            place.rot(sectors, args)?;
+        }
     }
     Ok(args.report.exit_code(met))
 }
@@ -166,17 +178,20 @@ impl Place<'_> {
         measure(command, &self.path("log"), &[0])
     }
 
+    /// The directories of a repository.
+    fn directories(&self, is_striped: bool) -> Vec<PathBuf> {
+        if is_striped {
+            let numbers = 0..self.targets;
+            numbers.map(|number| self.target(number)).collect()
+        } else {
+            vec![self.path("plain")]
+        }
+    }
+
     /// A first backup into a new repository.
     fn back_up(&self, is_striped: bool) -> Result<Sample> {
         let mut init = self.command(is_striped, &["init"]);
-        let old = if is_striped {
-            (0..self.targets)
-                .map(|number| self.target(number))
-                .collect()
-        } else {
-            vec![self.path("plain")]
-        };
-        for old in &old {
+        for old in &self.directories(is_striped) {
             disk::remove_tree(old)?;
             if is_striped {
                 init.arg("--target").arg(old);
@@ -205,12 +220,7 @@ impl Place<'_> {
         disk::evict(self.work.path())?;
         let sample = self.measure(self.command(true, &["heal", "--json"]))?;
         let log = fs::read_to_string(self.path("log")).context("cannot read the log")?;
-        let mut summaries = log
-            .lines()
-            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let summary = summaries
-            .next_back()
-            .context("`tabane heal --json` printed nothing")?;
+        let summary = last_object(&log).context("`tabane heal --json` printed nothing")?;
         let number = |name: &str| summary[name].as_f64().with_context(|| format!("no {name}"));
         if number("unhealed_objects")? > 0.0 {
             bail!("not everything could be healed: {summary}");
@@ -224,6 +234,90 @@ impl Place<'_> {
             least_bytes,
             disk_s,
         })
+    }
+
+    /// Restores either repository while so many of its sectors are bad, others in each round.
+    fn rot(&self, sectors: u32, args: &Args) -> Result<()> {
+        for is_striped in [false, true] {
+            let (mut samples, mut lost) = (Vec::new(), Vec::new());
+            for round in 1..=args.rounds {
+                let (sample, entries) = self.restore_damaged(is_striped, sectors, round)?;
+                samples.push(sample);
+                lost.push(entries);
+            }
+            let whole = lost.iter().filter(|&&entries| entries == Some(0)).count();
+            let ended = lost.iter().filter(|entries| entries.is_none()).count();
+            let entries = lost.iter().flatten().map(|&entries| entries as f64);
+            let (entries, wall_s) = (median(entries), median_of(&samples, wall_s));
+            let repository = if is_striped { "striped" } else { "plain" };
+            if args.report.json {
+                let object = json!({
+                    "bench": "striped", "kind": "bad sectors", "work": self.shown,
+                    "targets": self.targets, "repository": repository, "sectors": sectors,
+                    "rounds": args.rounds, "whole": whole, "ended": ended,
+                    "entries_lost": entries, "wall_s": round(wall_s),
+                });
+                println!("{object}");
+            } else {
+                let entries = entries.map_or("-".to_owned(), |entries| entries.to_string());
+                println!(
+                    "{sectors} bad sectors, {repository}: {whole} of {} restores whole, {entries} \
+                    entries lost, {ended} ended at once; {wall_s:.2} s",
+                    args.rounds
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// A restore while so many sectors are bad, and how many entries it lacks; `None` if it ends
+    /// before it restores any. Afterwards the sectors are as before.
+    fn restore_damaged(
+        &self,
+        is_striped: bool,
+        sectors: u32,
+        seed: u32,
+    ) -> Result<(Sample, Option<u64>)> {
+        let mut files = Vec::new();
+        for directory in self.directories(is_striped) {
+            disk::walk(&directory, &mut |path, metadata| {
+                if metadata.is_file() {
+                    files.push((path.to_owned(), metadata.len()));
+                }
+                Ok(())
+            })?;
+        }
+        let len = files.iter().map(|(_, len)| len).sum();
+        let mut random = Random::new(seed.into());
+        let mut good = Vec::new();
+        for _ in 0..sectors {
+            let mut at = random.below(len);
+            let place = files.iter().find(|(_, len)| {
+                let is_here = at < *len;
+                at -= if is_here { 0 } else { *len };
+                is_here
+            });
+            let (path, len) = place.context("a file")?;
+            at -= at % BAD_SECTOR_LEN;
+            let mut bytes = vec![0; BAD_SECTOR_LEN.min(len - at) as usize];
+            let file = OpenOptions::new().read(true).write(true).open(path)?;
+            file.read_exact_at(&mut bytes, at)?;
+            file.write_all_at(&random.noise(bytes.len()), at)?;
+            good.push((path, at, bytes));
+        }
+        let target = self.path("restored");
+        let words = ["restore", "latest", "--json", "--no-cache", "--target"];
+        let mut restore = self.command(is_striped, &words);
+        restore.arg(&target);
+        let sample = measure(restore, &self.path("log"), &[0, 1])?;
+        disk::remove_tree(&target)?;
+        for (path, at, bytes) in good.iter().rev() {
+            let file = OpenOptions::new().write(true).open(path)?;
+            file.write_all_at(bytes, *at)?;
+        }
+        let log = fs::read_to_string(self.path("log"))?;
+        let lost = last_object(&log).and_then(|summary| summary["errors"].as_u64());
+        Ok((sample, lost))
     }
 
     /// How long it takes to read, and then to write to the disk, so many bytes.
@@ -351,6 +445,14 @@ impl Place<'_> {
         }
         met
     }
+}
+
+/// The last line of a log that is JSON.
+fn last_object(log: &str) -> Option<Value> {
+    let lines = log.lines().rev();
+    lines
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .next()
 }
 
 /// Bytes to read from other targets to rebuild this one: the code's plan for each stripe, and one
