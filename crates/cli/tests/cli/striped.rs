@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::bed::{Bed, Ran, restored, run};
+use crate::bed::{Bed, Ran, restored, run, varied};
+use tabane_testing::disk;
 use tabane_testing::gateway::{BUCKET, Gateway};
 
 pub fn command<A: AsRef<OsStr>>(bed: &Bed, args: impl IntoIterator<Item = A>) -> Command {
@@ -53,6 +54,47 @@ pub fn comes_back(bed: &Bed, ran: impl Fn(Ran) -> Ran) {
 
 pub fn lose(path: &Path) {
     fs::remove_dir_all(path).expect("the target is there");
+}
+
+/// As on one disk whose sectors turn bad here and there: in every folder, in each file of it.
+#[test]
+fn bad_sectors_in_all_targets_are_mended() {
+    let bed = Bed::new();
+    fs::write(bed.source().join("large"), varied(8_000_000)).expect("written");
+    let folders: Vec<_> = (0..5)
+        .map(|number| bed.path(&format!("{number}")))
+        .collect();
+    let urls: Vec<_> = folders
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    init(&bed, &urls).succeeds();
+    let source = bed.source().display().to_string();
+    tabane(&bed, ["backup", &source]).succeeds();
+    let mut damaged = 0;
+    for (number, folder) in folders.iter().enumerate() {
+        disk::walk(folder, &mut |path, metadata| {
+            // Of each of the folders another sector of the same pack.
+            let at = (number * 3) << 16;
+            if metadata.is_file() && metadata.len() > at as u64 + 8192 {
+                let mut bytes = fs::read(path)?;
+                bytes[at + 4096..at + 8192].fill(number as u8);
+                fs::remove_file(path)?;
+                fs::write(path, bytes)?;
+                damaged += 1;
+            }
+            Ok(())
+        })
+        .expect("damaged");
+    }
+    assert!(damaged >= 5, "{damaged}");
+    comes_back(&bed, |ran| {
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        ran
+    });
+    tabane(&bed, ["scrub"]);
+    tabane(&bed, ["scrub"]).succeeds();
+    tabane(&bed, ["check", "--read-data"]).succeeds();
 }
 
 #[test]
