@@ -29,6 +29,7 @@ import (
 	"github.com/restic/restic/internal/repository"
 	"github.com/restic/restic/internal/restic"
 	"github.com/restic/restic/internal/ui"
+	"github.com/restic/restic/internal/ui/progress"
 )
 
 // relativeTo has, by repository, the directory in which relative paths were backed up.
@@ -97,7 +98,8 @@ func password(password string) string {
 }
 
 func globals(gopts global.Options) []string {
-	all := []string{"--repo", gopts.Repo, "--cache-dir", gopts.CacheDir}
+	state := filepath.Join(filepath.Dir(gopts.Repo), "state")
+	all := []string{"--repo", gopts.Repo, "--cache-dir", gopts.CacheDir, "--state-dir", state}
 	if gopts.Quiet && gopts.Verbosity < 2 {
 		all = append(all, "--quiet")
 	}
@@ -154,6 +156,9 @@ func flags[T any, P interface {
 	P(&bound).AddFlags(set)
 	bound = values
 	set.VisitAll(func(flag *pflag.Flag) {
+		if flag.Hidden || flag.Deprecated != "" {
+			return
+		}
 		name := "--" + flag.Name
 		if slice, ok := flag.Value.(pflag.SliceValue); ok {
 			for _, value := range slice.GetSlice() {
@@ -263,34 +268,7 @@ func runForget(_ context.Context, opts ForgetOptions, _ PruneOptions, gopts glob
 
 func runPrune(_ context.Context, opts PruneOptions, gopts global.Options, term ui.Terminal) error {
 	arguments := append([]string{"prune", "--grace=0s"}, flags(opts)...)
-	out, err := output(gopts, term, arguments...)
-	if gopts.JSON {
-		out, err = translatePrune(out, err)
-	}
-	show(term, out)
-	return err
-}
-
-func translatePrune(out []byte, err error) ([]byte, error) {
-	if err != nil {
-		return out, err
-	}
-	stats := repository.PruneStats{}
-	for line := range bytes.Lines(out) {
-		var ours struct {
-			MessageType string `json:"message_type"`
-			Packs       uint   `json:"packs"`
-			Blocks      uint   `json:"used_blocks"`
-		}
-		if err := json.Unmarshal(line, &ours); err != nil {
-			return out, err
-		}
-		stats.MessageType = ours.MessageType
-		if ours.MessageType == "plan" {
-			stats.Packs.Total, stats.Blobs.Total = ours.Packs, ours.Blocks
-		}
-	}
-	return json.Marshal(stats)
+	return tabane(gopts, term, arguments...)
 }
 
 func runRebuildIndex(_ context.Context, opts RepairIndexOptions, gopts global.Options, term ui.Terminal) error {
@@ -334,7 +312,7 @@ func runCopy(_ context.Context, opts CopyOptions, gopts global.Options, args []s
 	return from(opts.SecondaryRepoOptions, gopts, term, append([]string{"copy"}, args...)...)
 }
 
-func runList(_ context.Context, gopts global.Options, args []string, term ui.Terminal, _ string) error {
+func runList(_ context.Context, gopts global.Options, args []string, term ui.Terminal) error {
 	if args[0] == "blobs" {
 		args[0] = "blocks"
 	}
@@ -467,7 +445,7 @@ func runKeyRemove(_ context.Context, gopts global.Options, args []string, term u
 }
 
 // openWithReadLock stands where tests look into the repository; run.py replaces what they ask of it.
-func openWithReadLock(ctx context.Context, _ global.Options, _ bool, _ restic.Printer) (context.Context, *repository.Repository, func(), error) {
+func openWithReadLock(ctx context.Context, _ global.Options, _ bool, _ progress.Printer) (context.Context, *repository.Repository, func(), error) {
 	return ctx, nil, func() {}, nil
 }
 

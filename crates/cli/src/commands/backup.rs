@@ -68,7 +68,7 @@ pub struct Backup {
     /// What the snapshot to compare with has in common with this one: host, paths, tags, some of
     /// them with commas between, or '' for the latest of all
     #[arg(short, long, value_name = "LIST", default_value = "host,paths")]
-    #[arg(value_parser = parse::<GroupBy>, conflicts_with_all = ["force", "parent"])]
+    #[arg(value_parser = parse::<GroupBy>, conflicts_with = "force")]
     #[arg(hide_short_help = true)]
     group_by: GroupBy,
     /// Look only into directories that have a path of this list, and take the others from the
