@@ -45,14 +45,20 @@ impl SnapshotFile {
         opened(&self.handle)?;
         let mut view = View::write(buffer, || "buffer".to_owned())?;
         let len = view.bytes().len().min(READ_BYTES_MAX);
-        self.reader.get()?;
+        let bytes = &mut view.bytes_mut()[..len];
+        let decoded = self.reader.get()?;
+        let count = py.detach(|| decoded.read_decoded(offset, bytes));
+        if count == len {
+            return Ok(count);
+        }
+        // The rest may take long.
         let reader = Arc::clone(&self.reader);
         let read = move || {
             let reader = reader.get().expect("this thread is of the same process");
-            reader.read_at(offset, len)
+            reader.read_on(offset + count as u64, len - count)
         };
-        let bytes = in_thread(py, read, || Ok(()), || {})?.map_err(|error| exception(&error))?;
-        view.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
-        Ok(bytes.len())
+        let rest = in_thread(py, read, || Ok(()), || {})?.map_err(|error| exception(&error))?;
+        bytes[count..count + rest.len()].copy_from_slice(&rest);
+        Ok(count + rest.len())
     }
 }

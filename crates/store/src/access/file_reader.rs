@@ -64,11 +64,49 @@ impl FileReader {
     /// # Errors
     /// When the storage fails, a block is missing or damaged.
     pub fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
-        let end = offset.saturating_add(len as u64).min(self.size());
+        let end = self.end(offset, len);
+        if offset < end {
+            self.read_ahead(offset, end);
+        }
+        self.read_on(offset, len)
+    }
+
+    /// Reads what is decoded of the bytes from `offset` on, without waiting for the storage;
+    /// returns how many, from the front. The others are being read ahead, or
+    /// [`FileReader::read_on`] reads them.
+    pub fn read_decoded(&self, offset: u64, buffer: &mut [u8]) -> usize {
+        let end = self.end(offset, buffer.len());
+        if offset < end {
+            self.read_ahead(offset, end);
+        }
+        let mut at = offset;
+        while at < end {
+            let number = self.piece_at(at);
+            let until = self.starts[number + 1].min(end);
+            let part = &mut buffer[(at - offset) as usize..(until - offset) as usize];
+            match self.content[number] {
+                Piece::Hole { .. } => part.fill(0),
+                Piece::Block { id, len } => {
+                    let start = (at - self.starts[number]) as usize;
+                    if !self.cache.copy_decoded(id, len, start, part) {
+                        break;
+                    }
+                }
+            }
+            at = until;
+        }
+        (at - offset) as usize
+    }
+
+    /// As [`FileReader::read_at`], for the bytes that [`FileReader::read_decoded`] left.
+    ///
+    /// # Errors
+    /// As [`FileReader::read_at`].
+    pub fn read_on(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
+        let end = self.end(offset, len);
         if offset >= end {
             return Ok(Vec::new());
         }
-        self.read_ahead(offset, end);
         let mut bytes = Vec::with_capacity((end - offset) as usize);
         let mut at = offset;
         for number in self.piece_at(offset).. {
@@ -111,6 +149,11 @@ impl FileReader {
         (self.piece_at(offset)..self.content.len())
             .find(|&number| wanted(&self.content[number]))
             .map(|number| self.starts[number].max(offset))
+    }
+
+    /// End of `len` bytes from `offset` on, or that of the file before it.
+    fn end(&self, offset: u64, len: usize) -> u64 {
+        offset.saturating_add(len as u64).min(self.size())
     }
 
     /// The piece with the byte at `offset`, which is before the end.

@@ -1,6 +1,6 @@
 //! A cache of decoded segments for many readers, which also decodes ahead.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque, hash_map};
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 use std::thread::JoinHandle;
@@ -21,15 +21,19 @@ const QUEUED_SEGMENTS: usize = 64;
 /// Segments that are decoded ahead when a pack is read in its order.
 const AHEAD_IN_PACK: usize = 4;
 
+/// The most segments that a thread decodes at a time: together their blocks, about four each, fill
+/// the lanes of a digest.
+const DECODED_TOGETHER_MAX: usize = 4;
+
 /// Time before the index is reloaded again for a block that it lacks.
 const RELOAD_PAUSE: Duration = Duration::from_secs(5);
 
 /// Reads blocks for any number of threads, and keeps decoded segments for later reads.
 ///
-/// Memory is bounded. The cache's threads, one a processor, decode segments that readers announce.
-/// A block is compared with its digest when it is first read out of a decoded segment. If the index
-/// lacks a block or its pack has vanished, since another client wrote or pruned, the index is
-/// reloaded once.
+/// Memory is bounded. The cache's threads, one a processor, decode segments that readers announce,
+/// some at a time, and compare the announced blocks with their digests, all side by side. Any other
+/// block is compared when it is first read out of a decoded segment. If the index lacks a block or
+/// its pack has vanished, since another client wrote or pruned, the index is reloaded once.
 pub struct SegmentCache {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -74,7 +78,7 @@ struct State {
 type Place = (Id, u32, bool);
 
 enum Slot {
-    /// A thread is decoding the segment.
+    /// A thread is decoding the segment, and may check its blocks.
     Decoding,
     Decoded {
         segment: Arc<Segment>,
@@ -84,24 +88,36 @@ enum Slot {
 
 struct Segment {
     raw: Vec<u8>,
-    /// Blocks that were compared with their digests, with offset and length. Write-only keys may
-    /// say different things of one segment.
-    checked: Mutex<HashSet<(Id, u32, u32)>>,
+    checked: Mutex<Checked>,
 }
 
-impl Segment {
-    /// The bytes of a block, if the segment is so long.
-    fn part(&self, place: &BlockLocation) -> Option<&[u8]> {
-        let start = place.offset as usize;
-        self.raw.get(start..start + place.len as usize)
-    }
+/// Blocks of a segment that were compared with their digests, with offset and length. Write-only
+/// keys may say different things of one segment.
+type Checked = HashSet<(Id, u32, u32)>;
+
+/// The bytes of a block in a segment, if that is so long.
+fn part<'a>(raw: &'a [u8], location: &BlockLocation) -> Option<&'a [u8]> {
+    let start = location.offset as usize;
+    raw.get(start..start + location.len as usize)
 }
 
 /// A segment to decode ahead, and its announced blocks.
 struct Ahead {
+    place: Place,
     index: Arc<Index>,
     number: u32,
-    blocks: Vec<(Id, BlockLocation)>,
+    blocks: HashMap<Id, BlockLocation>,
+}
+
+impl Ahead {
+    fn new(index: &Arc<Index>, number: u32) -> Result<Self> {
+        Ok(Self {
+            place: place(index, number)?,
+            index: Arc::clone(index),
+            number,
+            blocks: HashMap::new(),
+        })
+    }
 }
 
 impl SegmentCache {
@@ -168,6 +184,24 @@ impl SegmentCache {
         }
     }
 
+    /// Fills `out` with the bytes of a block from `start` on if its segment is decoded: that waits
+    /// for nothing but a digest. Returns whether it did; [`SegmentCache::append`] says why not.
+    pub fn copy_decoded(&self, block: Id, len: u32, start: usize, out: &mut [u8]) -> bool {
+        let index = self.shared.loaded().index;
+        let Ok(Some(location)) = index.find(&block) else {
+            return false;
+        };
+        let Ok(Some(segment)) = self.shared.decoded(&index, location.segment) else {
+            return false;
+        };
+        if location.len != len || self.shared.check(&segment, block, location).is_err() {
+            return false;
+        }
+        let start = location.offset as usize + start;
+        out.copy_from_slice(&segment.raw[start..start + out.len()]);
+        true
+    }
+
     /// The entries of a directory, sorted by name.
     ///
     /// # Errors
@@ -195,13 +229,11 @@ impl SegmentCache {
             // Neighbours in a file are mostly neighbours in a segment, unless they were
             // deduplicated.
             let same = |ahead: &&mut Ahead| ahead.number == location.segment;
-            match wanted.iter_mut().rev().take(4).find(same) {
-                Some(ahead) => ahead.blocks.push((block, location)),
-                None => wanted.push(Ahead {
-                    index: Arc::clone(&index),
-                    number: location.segment,
-                    blocks: vec![(block, location)],
-                }),
+            if let Some(ahead) = wanted.iter_mut().rev().take(4).find(same) {
+                ahead.blocks.insert(block, location);
+            } else if let Ok(mut ahead) = Ahead::new(&index, location.segment) {
+                ahead.blocks.insert(block, location);
+                wanted.push(ahead);
             }
         }
         self.shared.ask(wanted);
@@ -268,7 +300,7 @@ impl Shared {
             if !was_there {
                 self.go_on_in_pack(index, location.segment)?;
             }
-            self.check(&segment, &[(block, location)])?;
+            self.check(&segment, block, location)?;
             Ok(segment)
         };
         let (segment, location) = match read(location) {
@@ -286,41 +318,35 @@ impl Shared {
         Ok(())
     }
 
+    /// A segment, if it is decoded.
+    fn decoded(&self, index: &Index, number: u32) -> Result<Option<Arc<Segment>>> {
+        Ok(self.lock().decoded(&place(index, number)?))
+    }
+
     /// Returns a decoded segment, and whether it was cached. Waits if another thread is decoding
     /// it.
     fn segment(&self, index: &Index, number: u32) -> Result<(Arc<Segment>, bool)> {
         let place = place(index, number)?;
         let mut state = self.lock();
-        loop {
-            state.clock += 1;
-            let now = state.clock;
-            match state.slots.get_mut(&place) {
-                Some(Slot::Decoded { segment, used }) => {
-                    *used = now;
-                    return Ok((Arc::clone(segment), true));
-                }
-                Some(Slot::Decoding) => {
-                    state = self.decoded.wait(state).expect("no panic under this lock");
-                }
-                None => break,
+        while state.slots.contains_key(&place) {
+            if let Some(segment) = state.decoded(&place) {
+                return Ok((segment, true));
             }
+            state = self.decoded.wait(state).expect("no panic under this lock");
         }
         state.slots.insert(place, Slot::Decoding);
         drop(state);
+        let raw = self.with_reader(|reader| reader.read_segment(index, number));
+        let result = self.lock().end(place, raw, Checked::new(), self.limit);
+        self.decoded.notify_all();
+        Ok((result?, false))
+    }
+
+    fn with_reader<R>(&self, read: impl FnOnce(&mut BlockReader) -> R) -> R {
         let idle = lock(&self.readers).pop();
         let mut reader = idle.unwrap_or_else(|| BlockReader::new(&self.repository));
-        let raw = reader.read_segment(index, number);
+        let result = read(&mut reader);
         lock(&self.readers).push(reader);
-        let mut state = self.lock();
-        let result = match raw {
-            Ok(raw) => Ok((state.keep(place, raw, self.limit), false)),
-            Err(error) => {
-                state.slots.remove(&place);
-                Err(error)
-            }
-        };
-        drop(state);
-        self.decoded.notify_all();
         result
     }
 
@@ -336,58 +362,40 @@ impl Shared {
             && let Some(next) = index.following(number)?
         {
             number = next;
-            wanted.push(Ahead {
-                index: Arc::clone(index),
-                number,
-                blocks: Vec::new(),
-            });
+            wanted.push(Ahead::new(index, number)?);
         }
         self.ask(wanted);
         Ok(())
     }
 
-    /// Compares unchecked blocks with their digests, side by side.
-    fn check(&self, segment: &Segment, blocks: &[(Id, BlockLocation)]) -> Result<()> {
-        let mut unchecked = blocks.to_vec();
-        {
-            let checked = lock(&segment.checked);
-            let is_checked =
-                |&(id, at): &(Id, BlockLocation)| checked.contains(&(id, at.offset, at.len));
-            unchecked.retain(|block| !is_checked(block));
-        }
-        if unchecked.is_empty() {
+    /// Compares a block with its digest, unless that was done.
+    fn check(&self, segment: &Segment, block: Id, location: BlockLocation) -> Result<()> {
+        let key = (block, location.offset, location.len);
+        if lock(&segment.checked).contains(&key) {
             return Ok(());
         }
-        let messages: Vec<&[u8]> = unchecked
-            .iter()
-            .map(|(block, location)| {
-                let short = || Error::damaged(format!("block {block}"), "its segment is too short");
-                segment.part(location).ok_or_else(short)
-            })
-            .collect::<Result<_>>()?;
-        let digests = self.repository.config().hash.digest_many(&messages);
-        for ((block, location), digest) in unchecked.iter().zip(&digests) {
-            if !self.repository.is_block(block, digest) {
-                return Err(Error::damaged(
-                    format!("block {block}"),
-                    "its bytes do not match its digest",
-                ));
-            }
-            lock(&segment.checked).insert((*block, location.offset, location.len));
+        let damaged = |what| Error::damaged(format!("block {block}"), what);
+        let bytes =
+            part(&segment.raw, &location).ok_or_else(|| damaged("its segment is too short"))?;
+        let digest = self.repository.config().hash.digest(bytes);
+        if !self.repository.is_block(&block, &digest) {
+            return Err(damaged("its bytes do not match its digest"));
         }
+        lock(&segment.checked).insert(key);
         Ok(())
     }
 
     fn ask(&self, wanted: Vec<Ahead>) {
         let mut state = self.lock();
         for ahead in wanted {
-            let Ok(place) = place(&ahead.index, ahead.number) else {
+            if state.slots.contains_key(&ahead.place) {
                 continue;
-            };
-            let queued = |other: &Ahead| {
+            }
+            let queued = |other: &&mut Ahead| {
                 ahead.number == other.number && Arc::ptr_eq(&ahead.index, &other.index)
             };
-            if state.slots.contains_key(&place) || state.ahead.iter().any(queued) {
+            if let Some(other) = state.ahead.iter_mut().find(queued) {
+                other.blocks.extend(ahead.blocks);
                 continue;
             }
             if state.ahead.len() == QUEUED_SEGMENTS {
@@ -402,27 +410,106 @@ impl Shared {
     fn decode_ahead(&self) {
         let mut state = self.lock();
         while !state.closed {
-            let Some(ahead) = state.ahead.pop_front() else {
+            let taken = state.take();
+            if taken.is_empty() {
                 state = self.asked.wait(state).expect("no panic under this lock");
                 continue;
-            };
-            let there = place(&ahead.index, ahead.number)
-                .is_ok_and(|place| state.slots.contains_key(&place));
-            drop(state);
-            if !there {
-                // Errors are ignored: the reader that needs the segment meets the same error.
-                let _ = self
-                    .segment(&ahead.index, ahead.number)
-                    .and_then(|(segment, _)| self.check(&segment, &ahead.blocks));
             }
+            drop(state);
+            self.decode_together(taken);
             state = self.lock();
         }
+    }
+
+    /// Decodes segments of one index, and compares all their announced blocks side by side. Errors
+    /// are ignored: the reader that needs the segment or the block meets the same error.
+    fn decode_together(&self, segments: Vec<Ahead>) {
+        let index = &segments[0].index;
+        let numbers: Vec<u32> = segments.iter().map(|segment| segment.number).collect();
+        let read = self.with_reader(|reader| {
+            // One request for all saves time where the storage is far; elsewhere a segment is
+            // decoded while its bytes are in the processor's cache. Directories come alone, and if
+            // they are far, out of their windows.
+            if numbers.len() > 1 && self.repository.is_far() {
+                reader.read_segments(index, &numbers)
+            } else {
+                let read = |&number| reader.read_segment(index, number);
+                numbers.iter().map(read).collect()
+            }
+        });
+        let (mut announced, mut messages) = (Vec::new(), Vec::new());
+        for (at, (segment, raw)) in segments.iter().zip(&read).enumerate() {
+            let raw = raw.as_ref().map_or(&[][..], |raw| raw);
+            for (block, location) in &segment.blocks {
+                if let Some(bytes) = part(raw, location) {
+                    announced.push((at, block, location));
+                    messages.push(bytes);
+                }
+            }
+        }
+        let digests = self.repository.config().hash.digest_many(&messages);
+        let mut checked = vec![Checked::new(); segments.len()];
+        for ((at, block, location), digest) in announced.into_iter().zip(&digests) {
+            if self.repository.is_block(block, digest) {
+                checked[at].insert((*block, location.offset, location.len));
+            }
+        }
+        let mut state = self.lock();
+        for ((segment, raw), checked) in segments.iter().zip(read).zip(checked) {
+            let _ = state.end(segment.place, raw, checked, self.limit);
+        }
+        drop(state);
+        self.decoded.notify_all();
     }
 }
 
 impl State {
-    /// Puts a segment into its slot, and makes room for it.
-    fn keep(&mut self, place: Place, raw: Vec<u8>, limit: usize) -> Arc<Segment> {
+    /// A segment, if it is decoded; it counts as used.
+    fn decoded(&mut self, place: &Place) -> Option<Arc<Segment>> {
+        let Slot::Decoded { segment, used } = self.slots.get_mut(place)? else {
+            return None;
+        };
+        self.clock += 1;
+        *used = self.clock;
+        Some(Arc::clone(segment))
+    }
+
+    /// Takes the next segments to decode together; none if none waits.
+    fn take(&mut self) -> Vec<Ahead> {
+        let mut taken: Vec<Ahead> = Vec::new();
+        // Without announced blocks there is nothing to digest together.
+        let fits = |next: &Ahead, taken: &[Ahead]| {
+            taken.first().is_none_or(|first| {
+                taken.len() < DECODED_TOGETHER_MAX
+                    && Arc::ptr_eq(&first.index, &next.index)
+                    && !first.blocks.is_empty()
+                    && !next.blocks.is_empty()
+            })
+        };
+        while let Some(next) = self.ahead.pop_front_if(|next| fits(next, &taken)) {
+            if let hash_map::Entry::Vacant(slot) = self.slots.entry(next.place) {
+                slot.insert(Slot::Decoding);
+                taken.push(next);
+            }
+        }
+        taken
+    }
+
+    /// Ends the decoding of a segment: puts it into its slot and makes room for it, or empties the
+    /// slot.
+    ///
+    /// # Errors
+    /// That of `raw`.
+    fn end(
+        &mut self,
+        place: Place,
+        raw: Result<Vec<u8>>,
+        checked: Checked,
+        limit: usize,
+    ) -> Result<Arc<Segment>> {
+        let raw = raw.inspect_err(|_| {
+            self.slots.remove(&place);
+        })?;
         self.held += raw.len();
         while self.held > limit {
             let oldest = self
@@ -440,7 +527,7 @@ impl State {
         }
         let segment = Arc::new(Segment {
             raw,
-            checked: Mutex::default(),
+            checked: Mutex::new(checked),
         });
         self.clock += 1;
         let slot = Slot::Decoded {
@@ -448,7 +535,7 @@ impl State {
             used: self.clock,
         };
         self.slots.insert(place, slot);
-        segment
+        Ok(segment)
     }
 }
 

@@ -681,6 +681,7 @@ fn read_all(repository: &Arc<Repository>) -> usize {
     let mut blocks: Vec<(Id, u32)> = blocks.map(|(id, place)| (id, place.len)).collect();
     // What only lies name comes first.
     blocks.sort_by_key(|(id, _)| !id.0.starts_with(FORGED));
+    cache.read_ahead(blocks.iter().copied());
     let mut failed = 0;
     for (id, len) in blocks {
         let (mut read, mut mounted) = (Vec::new(), Vec::new());

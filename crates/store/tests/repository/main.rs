@@ -14,6 +14,7 @@ mod decode;
 mod errors;
 mod far;
 mod faults;
+mod file_reader;
 mod flips;
 mod format;
 mod gone;
