@@ -1147,6 +1147,64 @@ fn a_client_may_do_what_its_role_says_until_it_is_withdrawn() {
     assert!(refusal(reader.withdraw(&list)).contains("its role is read"));
 }
 
+/// Records that are deleted while a node is away stay deleted, also by who may delete nothing else.
+#[test]
+fn a_client_that_may_only_add_works_on_while_a_node_is_away() {
+    let mut bed = Bed::new(4);
+    let day = Duration::from_secs(86_400);
+    let file = authority::add_client(&bed.file(), "laptop", Role::Append, day).unwrap();
+    let writer = open_as(&file).unwrap();
+    let kinds = [ObjectKind::Client, ObjectKind::Pending];
+    let records: Vec<Name> = (0..8u8)
+        .map(|number| {
+            Name::new(
+                kinds[usize::from(number % 2)],
+                object(number.into(), 300).0.id,
+            )
+        })
+        .collect();
+    for record in &records {
+        writer.put(*record, &[&[7; 300]]).unwrap();
+    }
+    bed.stop(1);
+    for record in &records {
+        writer.delete(*record).unwrap();
+    }
+    let (name, bytes) = object(50, 300_000);
+    writer.put(name, &[&bytes]).unwrap();
+    bed.restart(1);
+    let nobody = |storage: &StripedStorage| {
+        kinds
+            .iter()
+            .all(|kind| storage.list(*kind).unwrap().is_empty())
+    };
+    let held = |bed: &Bed| {
+        let all = bed.shards().into_iter().flatten();
+        let of_records = |path: &str| path.contains("clients/") || path.contains("pending/");
+        let all: Vec<String> = all.map(|(path, _)| path).collect();
+        let count = |is: &dyn Fn(&str) -> bool| all.iter().filter(|path| is(path)).count();
+        (count(&of_records), count(&|path| path.contains("deleted/")))
+    };
+    let (records_left, marks) = held(&bed);
+    assert!(records_left > 0 && marks > 0, "{records_left} {marks}");
+    // Who may only add finds them deleted, and leaves the marks to an administrator.
+    let writer = open_as(&file).unwrap();
+    assert!(nobody(&writer));
+    let healed = writer.heal(HealOptions::default(), &Quiet).unwrap();
+    assert_eq!((healed.missing_targets, healed.applied_deletions), (0, 0));
+    assert!(nobody(&open_as(&file).unwrap()));
+    let admin = bed.open(Plan::Auto);
+    assert_eq!(
+        admin
+            .heal(HealOptions::default(), &Quiet)
+            .unwrap()
+            .applied_deletions,
+        8
+    );
+    assert_eq!(held(&bed), (0, 0));
+    assert!(admin.get(name, None).unwrap() == bytes);
+}
+
 #[test]
 fn withdrawn_certificates_stay_withdrawn_after_a_restart_and_renewed_ones_are_let_in() {
     let mut bed = Bed::new(3);

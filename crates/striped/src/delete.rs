@@ -4,23 +4,23 @@ use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
 use crate::list::Holding;
-use crate::striped::{REPLICAS, StripedStorage};
+use crate::marks::are_marked;
+use crate::striped::StripedStorage;
 use tabane_storage::sync::lock;
 use tabane_storage::{Id, Name, ObjectKind, Result, StorageErrorKind};
 
 impl StripedStorage {
-    /// Removes an object. While targets are missing, a deletion mark is written first, so that
-    /// their parts do not revive the object. Packs need no mark, since nothing refers to a removed
-    /// pack.
+    /// Removes an object. While targets are missing it is marked first, so that their parts do not
+    /// revive it, and while a heal is at work in the end, so that what the heal has read does not.
     pub(super) fn delete_object(&self, name: Name, is_again: bool) -> Result<()> {
         self.check_enough()?;
-        if self.is_deleted(name.id) && !is_again {
+        if self.is_deleted(name) && !is_again {
             return Err(StorageErrorKind::NotFound.into());
         }
         let up = self.targets.up();
-        let named_by_hash = !matches!(name.kind, ObjectKind::Pack | ObjectKind::Config);
-        if named_by_hash && up.len() < self.targets.all().len() {
-            self.write_down(name)?;
+        let is_marked = are_marked(name.kind);
+        if is_marked && up.len() < self.targets.all().len() {
+            self.mark(name)?;
         }
         lock(&self.known).remove(&name.id);
         self.decoded.forget(name.id);
@@ -36,11 +36,11 @@ impl StripedStorage {
                 Err(error) => {
                     self.targets.give_up(number, &error);
                     away.push(number);
-                    if named_by_hash {
-                        self.write_down(name)?;
-                    }
                 }
             }
+        }
+        if is_marked && !self.is_deleted(name) && (!away.is_empty() || self.may_be_healed()?) {
+            self.mark(name)?;
         }
         self.check_enough_but(|number| away.contains(&number))?;
         if found {
@@ -48,31 +48,6 @@ impl StripedStorage {
         } else {
             Err(StorageErrorKind::NotFound.into())
         }
-    }
-
-    /// Says on three targets, or on all in use, that an object is deleted.
-    fn write_down(&self, name: Name) -> Result<()> {
-        let mark = Name::new(ObjectKind::Deleted, name.id);
-        let (mut written, mut away) = (0, Vec::new());
-        for number in self.replica_order(name.id) {
-            let Some(target) = self.targets.storage(number) else {
-                away.push(number);
-                continue;
-            };
-            match target.put(mark, &[name.kind.name().as_bytes()]) {
-                Err(error) if error.kind() != StorageErrorKind::AlreadyExists => {
-                    self.targets.give_up(number, &error);
-                    away.push(number);
-                }
-                _ => written += 1,
-            }
-            if written == REPLICAS {
-                break;
-            }
-        }
-        self.check_enough_but(|number| away.contains(&number))?;
-        lock(&self.deleted).insert(name.id);
-        Ok(())
     }
 
     /// Removes what interrupted writes have left on targets, and shards that are too few to be

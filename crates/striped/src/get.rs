@@ -49,7 +49,7 @@ impl StripedStorage {
 
     /// Asks one target after the other for an intact header.
     fn find(&self, name: Name) -> Result<Found> {
-        if self.is_deleted(name.id) {
+        if self.is_deleted(name) {
             return Err(StorageErrorKind::NotFound.into());
         }
         if let Some(shape) = lock(&self.known).get(&name.id) {

@@ -15,7 +15,6 @@ use crate::list::Holding;
 use crate::sender::{Lost, Placed};
 use crate::set::{Description, Identity};
 use crate::striped::StripedStorage;
-use tabane_storage::Id;
 use tabane_storage::Limiter;
 use tabane_storage::Progress;
 use tabane_storage::sync::lock;
@@ -198,7 +197,21 @@ impl StripedStorage {
             report: Mutex::default(),
         };
         self.persist(|_| self.heal_descriptions(&healing))?;
-        self.persist(|_| self.apply_deletions(&healing))?;
+        let note = self.persist(|_| self.put_note())?;
+        let healed = self.heal_noted(&healing, note);
+        self.take_back(note);
+        healed?;
+        let mut report = *lock(&healing.report);
+        let up = self.targets.up().len();
+        let out = (self.targets.all().len() - up) as u64;
+        report.refusing_targets = report.refusing_targets.min(out);
+        report.missing_targets = out - report.refusing_targets;
+        Ok(report)
+    }
+
+    /// Brings the targets up to date while this note tells that it is done.
+    fn heal_noted(&self, healing: &Healing, note: Name) -> Result<()> {
+        self.persist(|_| self.apply_marks(healing, note))?;
         let mut objects = self.persist(|_| self.holdings(&ObjectKind::ALL))?;
         // After the listings, which fail when too many folders are missing: new, empty folders
         // would hide this.
@@ -209,13 +222,7 @@ impl StripedStorage {
         }
         // Keys before packs, and so on; the order of IDs makes runs alike.
         objects.sort_by_key(|(name, _)| *name);
-        self.heal_objects(&healing, &objects)?;
-        let mut report = *lock(&healing.report);
-        let up = self.targets.up().len();
-        let out = (self.targets.all().len() - up) as u64;
-        report.refusing_targets = report.refusing_targets.min(out);
-        report.missing_targets = out - report.refusing_targets;
-        Ok(report)
+        self.heal_objects(healing, &objects)
     }
 
     /// Objects of which a target has found its part damaged.
@@ -363,55 +370,6 @@ impl StripedStorage {
             }
         }
         self.check_enough()
-    }
-
-    /// Deletes objects that were deleted while a target was away from that target too, once all
-    /// targets are in use.
-    fn apply_deletions(&self, healing: &Healing) -> Result<()> {
-        let lists = self.raw_lists(ObjectKind::Deleted)?;
-        let up = self.targets.up();
-        if up.len() < self.targets.all().len() {
-            return Ok(());
-        }
-        let mut marks: Vec<(usize, Id)> = lists
-            .into_iter()
-            .flat_map(|(number, list)| list.into_iter().map(move |listed| (number, listed.id)))
-            .collect();
-        marks.sort_by_key(|(_, id)| *id);
-        marks.dedup_by_key(|(_, id)| *id);
-        for (number, id) in marks {
-            let mark = Name::new(ObjectKind::Deleted, id);
-            let says = self
-                .targets
-                .storage(number)
-                .map(|target| target.get(mark, None));
-            let says = says.and_then(Result::ok);
-            let mut kinds: Vec<ObjectKind> = ObjectKind::ALL
-                .into_iter()
-                .filter(|kind| says.as_deref() == Some(kind.name().as_bytes()))
-                .collect();
-            if kinds.is_empty() {
-                // The mark is damaged: delete the ID in all kinds, since no two objects share one.
-                kinds.extend(ObjectKind::ALL);
-                kinds.retain(|kind| *kind != ObjectKind::Config);
-            }
-            let names = kinds.into_iter().map(|kind| Name::new(kind, id));
-            // The mark goes last, so that an interrupted heal begins again.
-            for name in names.chain([mark]) {
-                for (number, deleted) in self.targets.each(&up, |_, target| target.delete(name)) {
-                    match deleted {
-                        Err(error) if error.kind() != StorageErrorKind::NotFound => {
-                            self.targets.give_up(number, &error);
-                            return self.check_enough();
-                        }
-                        _ => {}
-                    }
-                }
-            }
-            lock(&self.deleted).remove(&id);
-            healing.count(|report| report.applied_deletions += 1);
-        }
-        Ok(())
     }
 }
 

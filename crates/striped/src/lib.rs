@@ -21,6 +21,7 @@ mod doubt;
 mod get;
 mod heal;
 mod list;
+mod marks;
 mod open;
 mod pace;
 mod place;

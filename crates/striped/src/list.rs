@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::SystemTime;
 
 use crate::container;
+use crate::marks::are_marked;
 use crate::open::refusal;
 use crate::striped::StripedStorage;
 use tabane_storage::sync::lock;
@@ -138,15 +139,13 @@ impl StripedStorage {
         for &kind in kinds {
             found.push((kind, self.merge(&self.raw_lists(kind)?)));
         }
-        let has_deletions = |kind| kind != ObjectKind::Pack && kind != ObjectKind::Config;
-        if kinds.iter().copied().any(has_deletions) {
+        if kinds.iter().copied().any(are_marked) {
             // Listed after the objects: a deletion mark is written before the parts are deleted.
             let deleted = self.raw_lists(ObjectKind::Deleted)?;
             let deleted = deleted.iter().flat_map(|(_, list)| list);
-            let mut known = lock(&self.deleted);
-            known.extend(deleted.map(|listed| listed.id));
-            for (_, merged) in found.iter_mut().filter(|(kind, _)| has_deletions(*kind)) {
-                merged.retain(|id, _| !known.contains(id));
+            lock(&self.deleted).extend(deleted.map(|listed| listed.id));
+            for (kind, merged) in found.iter_mut().filter(|(kind, _)| are_marked(*kind)) {
+                merged.retain(|id, _| !self.is_deleted(Name::new(*kind, *id)));
             }
         }
         let settled = found.into_iter().flat_map(|(kind, merged)| {

@@ -37,7 +37,7 @@ pub struct StripedStorage {
     pub(crate) description: Description,
     /// Known shapes of striped objects.
     pub(crate) known: Mutex<HashMap<Id, Shape>>,
-    /// Objects that were deleted while a target with a part of them was away.
+    /// IDs of known marks of deleted objects.
     pub(crate) deleted: Mutex<HashSet<Id>>,
     /// Roles of objects whose parts are wrong although their checksums are right.
     pub(crate) distrusted: Mutex<HashMap<Id, Vec<usize>>>,
@@ -354,10 +354,6 @@ impl StripedStorage {
             known.clear();
         }
         known.insert(object, shape);
-    }
-
-    pub(crate) fn is_deleted(&self, object: Id) -> bool {
-        lock(&self.deleted).contains(&object)
     }
 }
 

@@ -3,9 +3,10 @@
 use tabane_storage::{Name, ObjectKind, Role};
 
 use super::wire::Request;
+use crate::marks::{is_mark_of_record, is_note, is_record};
 
-/// Whether a client in this role may ask this of a node. `Append` deletes nothing but records of
-/// clients and pending snapshots.
+/// Whether a client in this role may ask this of a node. `Append` deletes nothing but records, marks
+/// that they are deleted, and notes heals.
 pub fn allows(role: Role, request: &Request) -> bool {
     match request {
         Request::Get(..)
@@ -15,7 +16,9 @@ pub fn allows(role: Role, request: &Request) -> bool {
         | Request::Usage(..)
         | Request::Doubts => true,
         Request::Put(name, _) => role == Role::Admin || role >= Role::Append && is_added(*name),
-        Request::Delete(name) => role == Role::Admin || role >= Role::Append && is_record(*name),
+        Request::Delete(name) => {
+            role == Role::Admin || role >= Role::Append && (is_record(*name) || is_note(*name))
+        }
         Request::Stripe(_, stripe) => {
             role == Role::Admin || role >= Role::Append && is_added(stripe.name)
         }
@@ -26,17 +29,14 @@ pub fn allows(role: Role, request: &Request) -> bool {
     }
 }
 
-/// Whether an object is one that backups add.
+/// Whether an object is one that backups and heals add.
 fn is_added(name: Name) -> bool {
     matches!(
         name.kind,
         ObjectKind::Pack | ObjectKind::Index | ObjectKind::Unverified | ObjectKind::Snapshot
     ) || is_record(name)
-}
-
-/// Whether an object is one that backups add and delete.
-fn is_record(name: Name) -> bool {
-    matches!(name.kind, ObjectKind::Pending | ObjectKind::Client)
+        || is_mark_of_record(name)
+        || is_note(name)
 }
 
 #[cfg(test)]
@@ -48,6 +48,15 @@ mod tests {
     #[test]
     fn each_role_may_do_what_the_lesser_may_and_more() {
         let name = |kind| Name::new(kind, Id([1; 32]));
+        let in_deleted = |half: &[u8; 16]| {
+            let mut name = name(ObjectKind::Deleted);
+            name.id.0[16..].copy_from_slice(half);
+            name
+        };
+        let (mark, note) = (
+            in_deleted(b"a deleted record"),
+            in_deleted(b"a heal at work !"),
+        );
         let open = Open {
             session: [0; 16],
             members: 3,
@@ -89,6 +98,10 @@ mod tests {
             (Request::Put(name(ObjectKind::Set), 1), Role::Admin),
             (Request::Put(name(ObjectKind::Removal), 1), Role::Admin),
             (Request::Put(name(ObjectKind::Deleted), 1), Role::Admin),
+            (Request::Put(mark, 1), Role::Append),
+            (Request::Delete(mark), Role::Admin),
+            (Request::Put(note, 1), Role::Append),
+            (Request::Delete(note), Role::Append),
             (Request::Put(Name::CONFIG, 1), Role::Admin),
             (Request::Put(Name::TARGET, 1), Role::Admin),
             (Request::Delete(name(ObjectKind::Pack)), Role::Admin),

@@ -2,13 +2,12 @@
 //! or on the network.
 
 use std::ops::RangeInclusive;
-use std::sync::Mutex;
 
-use tabane_storage::{Name, Progress, Storage};
+use tabane_storage::{Name, Storage};
 use tabane_striped::container::{Form, Header, checksum};
 use tabane_striped::{HealOptions, HealReport, StripedStorage};
 
-use super::{Bed, object};
+use super::{Bed, Problems, object};
 
 const SECRET: [u8; 32] = [42; 32];
 
@@ -24,16 +23,6 @@ enum Way {
 }
 
 const WAYS: [Way; 3] = [Way::Tags, Way::TagsOfOthers, Way::Plain];
-
-/// Keeps problems.
-#[derive(Default)]
-struct Problems(Mutex<Vec<String>>);
-
-impl Progress for Problems {
-    fn problem(&self, what: &str) {
-        self.0.lock().unwrap().push(what.to_owned());
-    }
-}
 
 fn scrub(storage: &StripedStorage) -> (HealReport, String) {
     let problems = Problems::default();

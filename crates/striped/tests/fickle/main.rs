@@ -1,5 +1,6 @@
 //! Sets over targets that fail, come back, and lie.
 
+mod beside;
 mod forged;
 
 use std::ops::Range;
@@ -8,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tabane_storage::{
-    Event, Listed, LocalStorage, Name, ObjectKind, Result, Storage, StorageError, StorageErrorKind,
-    object_id,
+    Event, Listed, LocalStorage, Name, ObjectKind, Progress, Result, Storage, StorageError,
+    StorageErrorKind, object_id,
 };
 use tabane_striped::{Place, StripedStorage};
 use tempfile::TempDir;
@@ -23,6 +24,8 @@ struct Fickle {
     read_bytes: AtomicU64,
     /// How long each 64 KiB that are read take.
     pause: Mutex<Duration>,
+    /// What happens before the next put of a snapshot.
+    before_put: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Fickle {
@@ -33,6 +36,7 @@ impl Fickle {
             others: Mutex::default(),
             read_bytes: AtomicU64::new(0),
             pause: Mutex::default(),
+            before_put: Mutex::default(),
         }
     }
 
@@ -63,6 +67,10 @@ impl Storage for Fickle {
     }
 
     fn put(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
+        if name.kind == ObjectKind::Snapshot {
+            let act = self.before_put.lock().unwrap().take();
+            act.into_iter().for_each(|act| act());
+        }
         self.act(&self.others, || self.inner.put(name, parts))
     }
 
@@ -85,6 +93,16 @@ impl Storage for Fickle {
 
     fn delete(&self, name: Name) -> Result<()> {
         self.act(&self.others, || self.inner.delete(name))
+    }
+}
+
+/// Keeps problems.
+#[derive(Default)]
+struct Problems(Mutex<Vec<String>>);
+
+impl Progress for Problems {
+    fn problem(&self, what: &str) {
+        self.0.lock().unwrap().push(what.to_owned());
     }
 }
 

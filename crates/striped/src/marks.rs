@@ -1,0 +1,233 @@
+//! What targets hold in `deleted/`: marks of deleted objects, and notes of heals at work. They keep
+//! a deleted object from coming back by a target that was away, or by a heal that had read it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::heal::Healing;
+use crate::set::new_id;
+use crate::striped::{REPLICAS, StripedStorage};
+use tabane_storage::sync::lock;
+use tabane_storage::{Id, Name, ObjectKind, Result, StorageErrorKind};
+
+/// Second half of the ID of a record's mark: nodes know by it what clients may put that delete
+/// nothing but records.
+const OF_RECORD: [u8; 16] = *b"a deleted record";
+
+/// Second half of the ID of a note.
+const OF_HEAL: [u8; 16] = *b"a heal at work !";
+
+/// A note that is so much older than that of another heal is of one that was killed.
+const NOTE_AGE_MAX: Duration = Duration::from_secs(30 * 86_400);
+
+/// Kinds of objects that clients delete which may delete nothing else.
+const RECORDS: [ObjectKind; 2] = [ObjectKind::Pending, ObjectKind::Client];
+
+/// Whether an object is a record.
+pub fn is_record(name: Name) -> bool {
+    RECORDS.contains(&name.kind)
+}
+
+/// Whether an object is the mark of a record.
+pub fn is_mark_of_record(name: Name) -> bool {
+    name.kind == ObjectKind::Deleted && name.id.0[16..] == OF_RECORD
+}
+
+/// Whether an object is a note.
+pub fn is_note(name: Name) -> bool {
+    name.kind == ObjectKind::Deleted && name.id.0[16..] == OF_HEAL
+}
+
+/// Whether objects of this kind are marked. Nothing refers to a removed pack, and nobody deletes
+/// the config.
+pub fn are_marked(kind: ObjectKind) -> bool {
+    !matches!(kind, ObjectKind::Pack | ObjectKind::Config)
+}
+
+fn in_deleted(id: Id) -> Name {
+    Name::new(ObjectKind::Deleted, id)
+}
+
+fn with_half(id: Id, half: [u8; 16]) -> Id {
+    let mut id = id;
+    id.0[16..].copy_from_slice(&half);
+    id
+}
+
+/// ID of an object's mark.
+fn mark_id(name: Name) -> Id {
+    if is_record(name) {
+        with_half(name.id, OF_RECORD)
+    } else {
+        name.id
+    }
+}
+
+impl StripedStorage {
+    /// Whether a mark of an object is known. Older programs marked records like other objects.
+    pub(crate) fn is_deleted(&self, name: Name) -> bool {
+        let deleted = lock(&self.deleted);
+        deleted.contains(&mark_id(name)) || deleted.contains(&name.id)
+    }
+
+    /// Marks an object on three targets, or on all in use.
+    pub(crate) fn mark(&self, name: Name) -> Result<()> {
+        let id = mark_id(name);
+        let (mut written, mut away) = (0, Vec::new());
+        for number in self.replica_order(name.id) {
+            let Some(target) = self.targets.storage(number) else {
+                away.push(number);
+                continue;
+            };
+            match target.put(in_deleted(id), &[name.kind.name().as_bytes()]) {
+                Err(error) if error.kind() != StorageErrorKind::AlreadyExists => {
+                    self.targets.give_up(number, &error);
+                    away.push(number);
+                }
+                _ => written += 1,
+            }
+            if written == REPLICAS {
+                break;
+            }
+        }
+        self.check_enough_but(|number| away.contains(&number))?;
+        lock(&self.deleted).insert(id);
+        Ok(())
+    }
+
+    /// Whether a heal may be at work that has read an object before it was deleted. A target that
+    /// does not answer may have the only note.
+    pub(crate) fn may_be_healed(&self) -> Result<bool> {
+        let lists = self.raw_lists(ObjectKind::Deleted)?;
+        let mut listed = lists.iter().flat_map(|(_, list)| list);
+        let is_noted = listed.any(|listed| is_note(in_deleted(listed.id)));
+        Ok(is_noted || lists.len() < self.targets.all().len())
+    }
+
+    /// Notes on all targets that a heal is at work; returns the note. A target that refuses it is
+    /// used nevertheless: one that has the note is enough, since deletions ask all.
+    pub(crate) fn put_note(&self) -> Result<Name> {
+        use StorageErrorKind::{Retryable, SessionOver, Unreachable};
+        let note = in_deleted(with_half(new_id(), OF_HEAL));
+        let put = |_, target: &dyn tabane_storage::Storage| target.put(note, &[b"heal"]);
+        for (number, put) in self.targets.each(&self.targets.up(), put) {
+            if let Err(error) = put
+                && let Retryable | SessionOver | Unreachable = error.kind()
+            {
+                self.targets.give_up(number, &error);
+            }
+        }
+        self.check_enough()?;
+        Ok(note)
+    }
+
+    /// Takes a note back. Where that fails, deletions are marked that need not be.
+    pub(crate) fn take_back(&self, note: Name) {
+        let up = self.targets.up();
+        self.targets.each(&up, |_, target| target.delete(note));
+    }
+
+    /// Whether a heal other than that of this note is at work. Deletes the notes of dead ones.
+    fn is_another_at_work(&self, note: Name) -> Result<bool> {
+        let mut is_one = false;
+        for (number, list) in self.raw_lists(ObjectKind::Deleted)? {
+            let own = list.iter().find(|listed| listed.id == note.id);
+            for listed in &list {
+                let other = in_deleted(listed.id);
+                if other == note || !is_note(other) {
+                    continue;
+                }
+                // Both times are of one target's clock.
+                let age = own.and_then(|own| own.modified.duration_since(listed.modified).ok());
+                if age.is_none_or(|age| age < NOTE_AGE_MAX) {
+                    is_one = true;
+                } else if let Some(target) = self.targets.storage(number) {
+                    // The next heal tries again.
+                    let _ = target.delete(other);
+                }
+            }
+        }
+        Ok(is_one)
+    }
+
+    /// Deletes what is marked from all targets, once all are in use, and then the marks.
+    ///
+    /// Another heal may put back what it has read. So the marks stay if one is at work before the
+    /// objects are deleted, or after that: one that begins later finds no objects.
+    pub(crate) fn apply_marks(&self, healing: &Healing, note: Name) -> Result<()> {
+        let mut marks = BTreeMap::new();
+        for (number, list) in self.raw_lists(ObjectKind::Deleted)? {
+            let ids = list.iter().map(|listed| listed.id);
+            let ids = ids.filter(|id| !is_note(in_deleted(*id)));
+            marks.extend(ids.map(|id| (id, number)));
+        }
+        let is_all_up = || self.targets.up().len() == self.targets.all().len();
+        if marks.is_empty() || !is_all_up() || self.is_another_at_work(note)? {
+            return Ok(());
+        }
+        let mut records = Vec::new();
+        for kind in RECORDS {
+            let lists = self.raw_lists(kind)?.into_iter().flat_map(|(_, list)| list);
+            records.extend(lists.map(|listed| Name::new(kind, listed.id)));
+        }
+        for (&id, &number) in &marks {
+            let marked: Vec<Name> = if is_mark_of_record(in_deleted(id)) {
+                let records = records.iter().copied();
+                records.filter(|&name| mark_id(name) == id).collect()
+            } else {
+                let kinds = self.marked_kinds(id, number).into_iter();
+                kinds.map(|kind| Name::new(kind, id)).collect()
+            };
+            for name in marked {
+                if !self.delete_from_all(name)? {
+                    return Ok(());
+                }
+            }
+        }
+        if self.is_another_at_work(note)? || !is_all_up() {
+            return Ok(());
+        }
+        for id in marks.into_keys() {
+            if !self.delete_from_all(in_deleted(id))? {
+                return Ok(());
+            }
+            lock(&self.deleted).remove(&id);
+            healing.count(|report| report.applied_deletions += 1);
+        }
+        Ok(())
+    }
+
+    /// Kinds of the objects of this ID that a target's mark says are deleted.
+    fn marked_kinds(&self, id: Id, number: usize) -> Vec<ObjectKind> {
+        let target = self.targets.storage(number);
+        let says = target.and_then(|target| target.get(in_deleted(id), None).ok());
+        let mut kinds: Vec<ObjectKind> = ObjectKind::ALL
+            .into_iter()
+            .filter(|kind| says.as_deref() == Some(kind.name().as_bytes()))
+            .collect();
+        if kinds.is_empty() {
+            // The mark is damaged: delete the ID in all kinds, since no two objects share one.
+            kinds.extend(ObjectKind::ALL);
+            kinds.retain(|kind| *kind != ObjectKind::Config);
+        }
+        kinds
+    }
+
+    /// Deletes an object from all targets; returns whether all could. An administrator's heal does
+    /// what this client may not.
+    fn delete_from_all(&self, name: Name) -> Result<bool> {
+        let up = self.targets.up();
+        for (number, deleted) in self.targets.each(&up, |_, target| target.delete(name)) {
+            match deleted.map_err(|error| (error.kind(), error)) {
+                Ok(()) | Err((StorageErrorKind::NotFound, _)) => {}
+                Err((StorageErrorKind::Unauthorized, _)) => return Ok(false),
+                Err((_, error)) => {
+                    self.targets.give_up(number, &error);
+                    self.check_enough()?;
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+}

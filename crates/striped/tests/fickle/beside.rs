@@ -1,0 +1,109 @@
+//! Deletions beside heals.
+
+use std::sync::mpsc::channel;
+use std::time::{Duration, SystemTime};
+
+use tabane_storage::{Id, Name, ObjectKind, Storage, StorageErrorKind};
+use tabane_striped::{HealOptions, HealReport, StripedStorage};
+
+use crate::{Bed, Problems, object};
+
+fn heal(storage: &StripedStorage) -> HealReport {
+    storage
+        .heal(HealOptions::default(), &Problems::default())
+        .unwrap()
+}
+
+/// Number of targets that hold an object of this kind.
+fn holders(bed: &Bed, kind: ObjectKind) -> usize {
+    let lists = bed.targets.iter().map(|target| target.inner.list(kind));
+    let lists = lists.map(|list| list.unwrap_or_default());
+    lists.filter(|list| !list.is_empty()).count()
+}
+
+/// A snapshot that lacks a copy, and the target that lost it.
+fn lacking(bed: &Bed) -> (Name, usize) {
+    let (pack, bytes) = object(1, 1000);
+    let name = Name::new(ObjectKind::Snapshot, pack.id);
+    bed.open().put(name, &[&bytes]).unwrap();
+    let holds = |number: &usize| bed.targets[*number].inner.stat(name).is_ok();
+    let number = (0..bed.targets.len()).find(holds).unwrap();
+    bed.targets[number].inner.delete(name).unwrap();
+    (name, number)
+}
+
+/// Heals, and lets `meanwhile` happen after an object was read and before its copy is put.
+fn heal_while(bed: &Bed, number: usize, meanwhile: impl FnOnce() + Send + 'static) -> HealReport {
+    let (done, was_done) = channel();
+    *bed.targets[number].before_put.lock().unwrap() = Some(Box::new(move || {
+        meanwhile();
+        done.send(()).unwrap();
+    }));
+    let report = heal(&bed.open());
+    was_done.try_recv().expect("the heal puts the lost copy");
+    report
+}
+
+#[test]
+fn what_is_deleted_while_a_heal_copies_it_stays_deleted() {
+    for count in [3, 5] {
+        let bed = Bed::new(count, "target-");
+        let (name, number) = lacking(&bed);
+        let (deleter, other) = (bed.open(), bed.open());
+        heal_while(&bed, number, move || {
+            deleter.delete(name).unwrap();
+            // Another heal at this time leaves the mark.
+            assert_eq!(heal(&other).applied_deletions, 0);
+        });
+        assert_eq!(holders(&bed, ObjectKind::Snapshot), 1, "the heal's copy");
+        let storage = bed.open();
+        assert!(storage.list(ObjectKind::Snapshot).unwrap().is_empty());
+        let error = storage.get(name, None).unwrap_err();
+        assert_eq!(error.kind(), StorageErrorKind::NotFound);
+        assert_eq!(heal(&storage).applied_deletions, 1);
+        assert_eq!(holders(&bed, ObjectKind::Snapshot), 0);
+        assert_eq!(holders(&bed, ObjectKind::Deleted), 0);
+        // Without a heal there is no mark.
+        bed.open().put(name, &[b"anew"]).unwrap();
+        bed.open().delete(name).unwrap();
+        assert_eq!(holders(&bed, ObjectKind::Deleted), 0);
+    }
+}
+
+#[test]
+fn notes_of_dead_heals_are_removed_after_a_month() {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let bed = Bed::new(4, "target-");
+    let (name, number) = lacking(&bed);
+    let inner = bed.targets.iter().map(|target| target.inner.location());
+    let folders: Vec<_> = inner
+        .map(|dir| std::path::Path::new(&dir).join("deleted"))
+        .collect();
+    let of_killed = folders.clone();
+    heal_while(&bed, number, move || {
+        for folder in of_killed {
+            let note = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap();
+            let id = note
+                .file_name()
+                .into_string()
+                .unwrap()
+                .parse::<Id>()
+                .unwrap();
+            let mut killed = id;
+            killed.0[0] ^= 1;
+            std::fs::write(folder.join(killed.to_string()), "heal").unwrap();
+        }
+    });
+    bed.open().delete(name).unwrap();
+    assert_eq!(holders(&bed, ObjectKind::Snapshot), 0);
+    for (age, applied) in [(29 * DAY, 0), (31 * DAY, 1)] {
+        for folder in &folders {
+            for file in std::fs::read_dir(folder).unwrap() {
+                let file = std::fs::File::open(file.unwrap().path()).unwrap();
+                file.set_modified(SystemTime::now() - age).unwrap();
+            }
+        }
+        assert_eq!(heal(&bed.open()).applied_deletions, applied);
+    }
+    assert_eq!(holders(&bed, ObjectKind::Deleted), 0);
+}
