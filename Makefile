@@ -31,7 +31,8 @@
 #   make book       the documentation as a book in target/book; needs mdbook (cargo install mdbook)
 #   make documents  writes what the command prints now into README, tutorial and reference
 #   make figures    records README's tour anew, and draws the bars of the results
-#   make models     takes the model of removal through 100 million states (some minutes, some GB of memory)
+#   make models     takes the model of removal through 100 million states (some minutes, some GB of memory), or another
+#                   as far as MODELS says
 #   make miri       the portable kernels and the rings under Miri (nightly Rust with miri)
 #   make install    copies the command, its manual pages and completions: PREFIX=/usr/local DESTDIR=
 #   make install-lib  copies the hashes for C: tabane.h, libtabane.so, libtabane.a and tabane.pc
@@ -318,7 +319,8 @@ miri:
 	MIRIFLAGS=-Zmiri-disable-isolation TABANE_SIMD=portable $(CARGO) +nightly miri test -p tabane-lanes --lib
 	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -p tabane-fabric --lib
 
-# MODELS='removal 1 2' exhausts one backup and two prunes; see crates/models/README.md.
+# MODELS='removal 1 2' exhausts one backup and two prunes, 'cluster 2 1' two faults and a heal; see
+# crates/models/README.md.
 MODELS = removal 3 2 420000000
 models:
 	$(CARGO) build $(CARGOFLAGS) --release -p tabane-models

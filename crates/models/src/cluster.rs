@@ -1,9 +1,9 @@
 //! A stripe over four nodes: it is put, becomes durable, is healed and deleted, while nodes crash,
-//! restart, lose their disks, lag and cannot be reached.
+//! restart, lose their disks, lag and cannot be reached, and heals are killed.
 //!
-//! A step is one request to one node, or one node's commit. The client judges by itself which nodes
-//! are missing: it may give up any that does not answer yet, and what such a node was sent may
-//! become durable later.
+//! A step is one request to one node, or one node's commit; a listing of all nodes is one step, and
+//! so are a heal's notes on all nodes. The client judges by itself which nodes are missing: it may
+//! give up any that does not answer yet, and what such a node was sent may become durable later.
 
 use stateright::{Model, Property};
 
@@ -13,8 +13,26 @@ use crate::removal::world::bits;
 pub const NODES: usize = 4;
 /// Nodes that may be missing.
 const MISSING_MAX: u32 = 2;
-/// Nodes on which a deletion is noted while others are missing.
+/// Nodes on which a deleted object is marked.
 const MARKS: u32 = 3;
+/// Heals at once, at most.
+pub const HEALS: usize = 2;
+
+/// Steps of deletions and heals as they are called in the code.
+pub const STEPS: [&str; 12] = [
+    "mark",
+    "delete",
+    "look-for-heals",
+    "look-for-parts",
+    "note",
+    "list-marks",
+    "apply-mark",
+    "look-again",
+    "unmark",
+    "list-objects",
+    "list-marks-of-objects",
+    "take-back",
+];
 
 /// A set of nodes.
 type Nodes = u8;
@@ -30,8 +48,20 @@ pub enum Way {
     AnswersEarly,
     /// A put may leave out three nodes.
     LeavesOutThree,
-    /// Nobody notes a deletion while nodes are missing.
-    NotesNoDeletion,
+    /// Nobody marks what is deleted while nodes are missing.
+    MarksNothing,
+    /// Who deletes does not look for heals.
+    LooksForNoHeals,
+    /// Who deletes does not look for parts that heals have put back.
+    LooksForNoParts,
+    /// Who deletes looks for heals, and deletes only then.
+    LooksBeforeDeleting,
+    /// A heal puts its note after it has listed the objects.
+    NotesLate,
+    /// A heal applies marks beside another one.
+    AppliesBesideHeals,
+    /// A heal that has applied marks removes them without another look.
+    LooksOnce,
 }
 
 /// The model.
@@ -39,10 +69,10 @@ pub enum Way {
 pub struct Cluster {
     /// What the program does.
     pub way: Way,
-    /// Crashes, lost disks, lost connections and answers that come too late, in all.
+    /// Crashes, lost disks, lost connections, killed heals and answers that come too late, in all.
     pub faults: u8,
-    /// Whether heals go on while the client deletes.
-    pub heals_beside_deletes: bool,
+    /// Heals at once, at most [`HEALS`].
+    pub heals: usize,
 }
 
 /// Where the client stands.
@@ -53,25 +83,63 @@ enum Client {
     Putting,
     /// The put has returned.
     Stored,
-    /// It notes the deletion on three nodes.
-    Noting,
+    /// It marks the object on three nodes, before it deletes parts or after that.
+    Marking { is_first: bool },
     /// It deletes the part of each node.
     Deleting,
+    /// It looks for heals.
+    Looking,
+    /// It looks for parts that a heal has put back.
+    Checking,
     /// The deletion has returned.
     Deleted,
     /// It was told that too many nodes are missing.
     Refused,
 }
 
-/// The nodes, the client and a heal.
+/// Where a heal stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum Stage {
+    /// There is none.
+    #[default]
+    Idle,
+    /// Its note is on the nodes.
+    Noted,
+    /// It deletes the marked object from the nodes.
+    Applying,
+    /// It has deleted it from all.
+    Applied,
+    /// It deletes the mark.
+    Unmarking,
+    /// It has dealt with marks.
+    Ready,
+    /// It has listed the objects, and will list the marks.
+    Listed,
+    /// It writes the parts of nodes that lack one.
+    Writing,
+}
+
+/// A heal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Heal {
+    stage: Stage,
+    /// Nodes to which it does what it does now.
+    todo: Nodes,
+    /// Nodes with its note.
+    noted: Nodes,
+}
+
+/// The nodes, the client and the heals.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     /// Nodes that are sent a part and have not made it durable.
     written: Nodes,
     /// Nodes whose part is durable.
     durable: Nodes,
-    /// Nodes that know of the deletion.
+    /// Nodes with the mark.
     marked: Nodes,
+    /// Nodes with notes of heals that are no more.
+    left: Nodes,
     up: Nodes,
     connected: Nodes,
     faults: u8,
@@ -80,8 +148,9 @@ pub struct State {
     handled: Nodes,
     /// Nodes that it has given up.
     given_up: Nodes,
-    /// Nodes that a heal has a part for.
-    healing: Nodes,
+    /// Whether it has marked the object.
+    knows_mark: bool,
+    heals: [Heal; HEALS],
 }
 
 /// What happens next.
@@ -99,20 +168,42 @@ pub enum Action {
     EndPut,
     /// The client begins to delete the object.
     BeginDelete,
-    /// A node notes the deletion.
-    Note(usize),
-    /// All notes are made that can be.
-    EndNotes,
+    /// A node marks the object.
+    Mark(usize),
+    /// All marks are made that can be.
+    EndMarks,
     /// A node deletes its part.
     Delete(usize),
-    /// The deletion returns.
+    /// All parts are deleted that can be.
     EndDelete,
-    /// A heal reads the object, and makes parts for the nodes that lack one.
-    HealRead,
-    /// It writes one of them.
-    HealWrite(usize),
-    /// With all nodes there, it applies the deletion and forgets it.
-    ApplyDeletion,
+    /// The client looks for heals.
+    LookForHeals,
+    /// The client looks for a node's part.
+    LookForPart(usize),
+    /// All nodes were asked that answer.
+    EndLook,
+    /// A heal notes on all nodes that it is at work.
+    Note(usize),
+    /// It lists the marks, and whether another heal is at work.
+    ListMarks(usize),
+    /// It deletes the marked object from a node.
+    ApplyMark(usize, usize),
+    /// It looks once more whether another heal is at work.
+    LookAgain(usize),
+    /// It deletes the mark from a node.
+    Unmark(usize, usize),
+    /// It lists the objects.
+    ListObjects(usize),
+    /// It lists the marks of objects that it is not to heal.
+    ListMarksOfObjects(usize),
+    /// It writes the part of a node.
+    Write(usize, usize),
+    /// It gives up the nodes that are not there.
+    Pass(usize),
+    /// It takes its note back.
+    TakeBack(usize),
+    /// It is killed.
+    Kill(usize),
     /// A node dies, and forgets what is not durable.
     Crash(usize),
     /// It starts again.
@@ -131,9 +222,135 @@ impl State {
         self.up & self.connected
     }
 
-    fn is_listed(&self) -> bool {
-        let has = (self.durable & self.there()).count_ones() >= NODES as u32 - MISSING_MAX;
-        has && self.marked & self.there() == 0
+    /// Whether enough nodes that answer have a part.
+    fn is_found(&self) -> bool {
+        (self.durable & self.there()).count_ones() >= NODES as u32 - MISSING_MAX
+    }
+
+    fn is_marked(&self) -> bool {
+        self.marked & self.there() != 0
+    }
+
+    /// Whether a node that answers has a note of a heal other than this one.
+    fn is_other_noted(&self, heal: Option<usize>) -> bool {
+        let heals = self.heals.iter().enumerate();
+        let others = heals.filter(|(number, _)| Some(*number) != heal);
+        let notes = others.fold(self.left, |notes, (_, other)| notes | other.noted);
+        notes & self.there() != 0
+    }
+}
+
+impl Cluster {
+    /// The steps that a heal can take.
+    fn heal_actions(&self, state: &State, heal: usize, actions: &mut Vec<Action>) {
+        let Heal { stage, todo, .. } = state.heals[heal];
+        let there = state.there();
+        let each = |action: fn(usize, usize) -> Action| {
+            bits(todo & there).map(move |node| action(heal, node))
+        };
+        match stage {
+            // One after the other: which is which makes no difference.
+            Stage::Idle if heal == 0 || state.heals[heal - 1].stage != Stage::Idle => {
+                actions.push(Action::Note(heal));
+            }
+            Stage::Idle => {}
+            Stage::Noted => actions.push(Action::ListMarks(heal)),
+            Stage::Applying => actions.extend(each(Action::ApplyMark)),
+            Stage::Applied => actions.push(Action::LookAgain(heal)),
+            Stage::Unmarking => actions.extend(each(Action::Unmark)),
+            Stage::Ready => actions.push(Action::ListObjects(heal)),
+            Stage::Listed => actions.push(Action::ListMarksOfObjects(heal)),
+            Stage::Writing if todo == 0 => actions.push(Action::TakeBack(heal)),
+            Stage::Writing => actions.extend(each(Action::Write)),
+        }
+        if todo & !there != 0 {
+            actions.push(Action::Pass(heal));
+        }
+        if stage != Stage::Idle && state.faults < self.faults {
+            actions.push(Action::Kill(heal));
+        }
+    }
+
+    /// A heal's step.
+    fn next_heal(&self, state: &State, action: Action, number: usize) -> State {
+        let mut next = state.clone();
+        let there = state.there();
+        let heal = &mut next.heals[number];
+        match action {
+            Action::Note(_) => {
+                heal.stage = Stage::Noted;
+                if self.way != Way::NotesLate {
+                    heal.noted = there;
+                }
+            }
+            Action::ListMarks(_) => {
+                let is_alone =
+                    self.way == Way::AppliesBesideHeals || !state.is_other_noted(Some(number));
+                heal.stage = Stage::Ready;
+                if state.is_marked() && there == ALL && is_alone {
+                    (heal.stage, heal.todo) = (Stage::Applying, ALL);
+                }
+            }
+            Action::ApplyMark(_, node) => {
+                next.durable &= !(1 << node);
+                next.written &= !(1 << node);
+                heal.todo &= !(1 << node);
+                if heal.todo == 0 {
+                    heal.stage = Stage::Applied;
+                }
+            }
+            Action::LookAgain(_) => {
+                let looks = !matches!(self.way, Way::AppliesBesideHeals | Way::LooksOnce);
+                heal.stage = Stage::Ready;
+                if there == ALL && !(looks && state.is_other_noted(Some(number))) {
+                    (heal.stage, heal.todo) = (Stage::Unmarking, ALL);
+                }
+            }
+            Action::Unmark(_, node) => {
+                next.marked &= !(1 << node);
+                heal.todo &= !(1 << node);
+                if heal.todo == 0 {
+                    heal.stage = Stage::Ready;
+                }
+            }
+            Action::ListObjects(_) => {
+                heal.stage = Stage::Listed;
+                heal.todo = 0;
+                if state.is_found() {
+                    heal.todo = there & !state.durable;
+                }
+            }
+            Action::ListMarksOfObjects(_) => {
+                heal.stage = Stage::Writing;
+                if self.way == Way::NotesLate {
+                    heal.noted = there;
+                }
+                if state.is_marked() {
+                    heal.todo = 0;
+                }
+            }
+            Action::Write(_, node) => {
+                next.durable |= 1 << node;
+                heal.todo &= !(1 << node);
+            }
+            Action::Pass(_) => {
+                heal.todo &= there;
+                if matches!(heal.stage, Stage::Applying | Stage::Unmarking) {
+                    (heal.stage, heal.todo) = (Stage::Ready, 0);
+                }
+            }
+            Action::TakeBack(_) => {
+                next.left |= heal.noted & !there;
+                *heal = Heal::default();
+            }
+            Action::Kill(_) => {
+                next.faults += 1;
+                next.left |= heal.noted;
+                *heal = Heal::default();
+            }
+            _ => unreachable!("a heal does not do {action:?}"),
+        }
+        next
     }
 }
 
@@ -146,13 +363,15 @@ impl Model for Cluster {
             written: 0,
             durable: 0,
             marked: 0,
+            left: 0,
             up: ALL,
             connected: ALL,
             faults: 0,
             client: Client::default(),
             handled: 0,
             given_up: 0,
-            healing: 0,
+            knows_mark: false,
+            heals: Default::default(),
         }]
     }
 
@@ -172,16 +391,23 @@ impl Model for Cluster {
                 }
             }
             Client::Stored => actions.push(Action::BeginDelete),
-            Client::Noting => {
+            Client::Marking { .. } => {
                 if (state.handled & state.marked).count_ones() < MARKS {
-                    actions.extend(each(open & there).map(Action::Note));
+                    actions.extend(each(open & there).map(Action::Mark));
                 }
-                actions.push(Action::EndNotes);
+                actions.push(Action::EndMarks);
             }
             Client::Deleting => {
                 actions.extend(each(open & there).map(Action::Delete));
                 if open == 0 {
                     actions.push(Action::EndDelete);
+                }
+            }
+            Client::Looking => actions.push(Action::LookForHeals),
+            Client::Checking => {
+                actions.extend(each(open & there).map(Action::LookForPart));
+                if state.handled == ALL || open & !there != 0 {
+                    actions.push(Action::EndLook);
                 }
             }
             Client::Deleted | Client::Refused => {}
@@ -196,23 +422,18 @@ impl Model for Cluster {
             actions.extend(each(late).map(Action::GiveUp));
         }
         actions.extend(each(state.written & state.up).map(Action::Commit));
-        let deletes = matches!(
-            state.client,
-            Client::Noting | Client::Deleting | Client::Deleted
-        );
-        if state.healing == 0 && state.is_listed() && there & !state.durable != 0 {
-            actions.push(Action::HealRead);
+        for heal in 0..self.heals {
+            self.heal_actions(state, heal, actions);
         }
-        if self.heals_beside_deletes || !deletes {
-            actions.extend(each(state.healing & there).map(Action::HealWrite));
-        }
-        if there == ALL && state.marked != 0 && state.client == Client::Deleted {
-            actions.push(Action::ApplyDeletion);
-        }
-        if state.faults < self.faults {
+        // More than it stands: beside two heals a node that fails while marks are put, and a disk
+        // that is lost in the moment in which a deletion looks for parts.
+        let is_marking = matches!(state.client, Client::Marking { .. });
+        if state.faults < self.faults && !(is_marking && self.heals > 1) {
             actions.extend(each(state.up).map(Action::Crash));
-            actions.extend(each(state.up).map(Action::LoseDisk));
             actions.extend(each(state.connected).map(Action::Disconnect));
+            if state.client != Client::Checking {
+                actions.extend(each(state.up).map(Action::LoseDisk));
+            }
         }
         actions.extend(each(ALL & !state.up).map(Action::Restart));
         actions.extend(each(ALL & !state.connected).map(Action::Connect));
@@ -242,32 +463,31 @@ impl Model for Cluster {
                 (next.handled, next.given_up) = (0, 0);
             }
             Action::BeginDelete => {
-                let notes = state.there() != ALL && self.way != Way::NotesNoDeletion;
-                next.client = if notes {
-                    Client::Noting
+                let marks = state.there() != ALL && self.way != Way::MarksNothing;
+                next.client = if marks {
+                    Client::Marking { is_first: true }
+                } else if self.way == Way::LooksBeforeDeleting {
+                    Client::Looking
                 } else {
                     Client::Deleting
                 };
-                if !self.heals_beside_deletes {
-                    next.healing = 0;
-                }
             }
-            Action::Note(node) => {
+            Action::Mark(node) => {
                 next.marked |= 1 << node;
                 next.handled |= 1 << node;
             }
-            Action::EndNotes => {
+            Action::EndMarks => {
                 let missing = (ALL & !state.there()).count_ones();
-                let noted = state.handled.count_ones();
-                let can_note = state.there().count_ones().min(MARKS);
-                if noted < can_note {
+                let marked = state.handled.count_ones();
+                if marked < MARKS && ALL & state.there() & !state.handled != 0 {
                     return None;
                 }
-                next.client = if missing > MISSING_MAX {
-                    Client::Refused
-                } else {
-                    Client::Deleting
+                next.client = match state.client {
+                    _ if missing > MISSING_MAX => Client::Refused,
+                    Client::Marking { is_first: true } => Client::Deleting,
+                    _ => Client::Deleted,
                 };
+                next.knows_mark = true;
                 next.handled = 0;
             }
             Action::Delete(node) => {
@@ -277,24 +497,56 @@ impl Model for Cluster {
             }
             Action::EndDelete => {
                 let missing = state.given_up.count_ones();
-                let notes = self.way != Way::NotesNoDeletion;
-                next.handled = 0;
+                (next.handled, next.given_up) = (0, 0);
+                let looks = !matches!(self.way, Way::LooksForNoHeals | Way::LooksBeforeDeleting);
                 next.client = if missing > MISSING_MAX {
                     Client::Refused
-                } else if missing > 0 && state.marked == 0 && notes {
+                } else if state.knows_mark {
+                    Client::Deleted
+                } else if missing > 0 && self.way != Way::MarksNothing {
                     // A node has failed since the deletion began.
-                    Client::Noting
+                    Client::Marking { is_first: false }
+                } else if looks {
+                    Client::Looking
                 } else {
                     Client::Deleted
                 };
-                next.given_up = 0;
             }
-            Action::HealRead => next.healing = state.there() & !state.durable,
-            Action::HealWrite(node) => {
-                next.durable |= 1 << node;
-                next.healing &= !(1 << node);
+            Action::LookForHeals => {
+                let marks = state.is_other_noted(None) || state.there() != ALL;
+                let is_first = self.way == Way::LooksBeforeDeleting;
+                next.client = match marks && self.way != Way::MarksNothing {
+                    true => Client::Marking { is_first },
+                    false if is_first => Client::Deleting,
+                    false if self.way == Way::LooksForNoParts => Client::Deleted,
+                    false => Client::Checking,
+                };
             }
-            Action::ApplyDeletion => (next.durable, next.written, next.marked) = (0, 0, 0),
+            Action::LookForPart(node) => {
+                next.handled |= 1 << node;
+                if state.durable & 1 << node != 0 {
+                    next.client = Client::Marking { is_first: false };
+                    next.handled = 0;
+                }
+            }
+            Action::EndLook => {
+                next.client = match state.handled {
+                    ALL => Client::Deleted,
+                    _ => Client::Marking { is_first: false },
+                };
+                next.handled = 0;
+            }
+            Action::Note(heal)
+            | Action::ListMarks(heal)
+            | Action::ApplyMark(heal, _)
+            | Action::LookAgain(heal)
+            | Action::Unmark(heal, _)
+            | Action::ListObjects(heal)
+            | Action::ListMarksOfObjects(heal)
+            | Action::Write(heal, _)
+            | Action::Pass(heal)
+            | Action::TakeBack(heal)
+            | Action::Kill(heal) => return Some(self.next_heal(state, action, heal)),
             Action::Crash(node) => {
                 next.faults += 1;
                 next.up &= !(1 << node);
@@ -306,6 +558,10 @@ impl Model for Cluster {
                 next.durable &= !(1 << node);
                 next.written &= !(1 << node);
                 next.marked &= !(1 << node);
+                next.left &= !(1 << node);
+                next.heals
+                    .iter_mut()
+                    .for_each(|heal| heal.noted &= !(1 << node));
             }
             Action::Disconnect(node) => {
                 next.faults += 1;
@@ -326,16 +582,19 @@ impl Model for Cluster {
                 state.client != Client::Stored || state.durable.count_ones() >= 2
             }),
             Property::always(DELETED_STAYS_AWAY, |_, state: &State| {
-                state.client != Client::Deleted || !state.is_listed()
+                state.client != Client::Deleted || !state.is_found() || state.is_marked()
             }),
             Property::sometimes("a put leaves out two nodes", |_, state: &State| {
                 state.client == Client::Stored && state.durable.count_ones() == 2
             }),
             Property::sometimes("a heal writes a part", |_, state: &State| {
-                state.healing != 0
+                let mut heals = state.heals.iter();
+                heals.any(|heal| heal.stage == Stage::Writing && heal.todo != 0)
             }),
-            Property::sometimes("a deletion is noted and applied", |_, state: &State| {
-                state.client == Client::Deleted && state.marked == 0 && state.faults > 0
+            Property::sometimes("a mark is applied", |_, state: &State| {
+                let mut heals = state.heals.iter();
+                state.client == Client::Deleted
+                    && heals.any(|heal| heal.stage == Stage::Unmarking && state.marked == 0)
             }),
         ]
     }

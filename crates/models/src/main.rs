@@ -1,13 +1,19 @@
 //! Takes a model through its states and prints how many there are. Ends with 1 if it is refuted.
 
+use std::fmt::Debug;
+use std::hash::Hash;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use stateright::Model;
+use tabane_models::cluster::{self, Cluster, Way};
 use tabane_models::removal::Removal;
 use tabane_models::report::{Traces, explore};
 
 const USAGE: &str = "tabane-models removal BACKUPS PRUNES [STEPS]
-BACKUPS: 0 to 3. PRUNES: 0 to 2. STEPS: about how many to take at most; without it, all.";
+tabane-models cluster FAULTS HEALS [STEPS]
+BACKUPS: 0 to 3. PRUNES, FAULTS, HEALS: 0 to 2. STEPS: about how many to take at most; without it,
+all.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -16,25 +22,44 @@ fn main() -> ExitCode {
         .skip(1)
         .map(|number| number.parse::<usize>());
     let numbers: Vec<usize> = numbers.map_while(Result::ok).collect();
-    let (backups, prunes, steps_max) = match (arguments.first().map(String::as_str), &numbers[..]) {
-        (Some("removal"), &[backups, prunes]) => (backups, prunes, None),
-        (Some("removal"), &[backups, prunes, steps]) => (backups, prunes, Some(steps)),
-        _ => {
-            eprintln!("{USAGE}");
-            return ExitCode::from(2);
-        }
+    let (one, other, steps_max) = match numbers[..] {
+        [one, other] => (one, other, None),
+        [one, other, steps] => (one, other, Some(steps)),
+        _ => return misused(),
     };
+    match arguments[0].as_str() {
+        "removal" if one <= 3 && other <= 2 => take(
+            &format!("removal, {one} backups, {other} prunes, a forget"),
+            Removal::new(one, other),
+            steps_max,
+        ),
+        "cluster" if one <= 2 && other <= cluster::HEALS => take(
+            &format!("cluster, four nodes, {one} faults, {other} heals"),
+            Cluster {
+                way: Way::Ours,
+                faults: one as u8,
+                heals: other,
+            },
+            steps_max,
+        ),
+        _ => misused(),
+    }
+}
+
+fn misused() -> ExitCode {
+    eprintln!("{USAGE}");
+    ExitCode::from(2)
+}
+
+fn take<M>(what: &str, model: M, steps_max: Option<usize>) -> ExitCode
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + PartialEq + Send + Sync,
+    M::Action: Clone + Debug + PartialEq,
+{
     let since = Instant::now();
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
-    let found = explore(
-        Removal::new(backups, prunes),
-        threads,
-        steps_max,
-        Traces::Any,
-    );
-    found.print(
-        &format!("removal, {backups} backups, {prunes} prunes, a forget"),
-        since,
-    );
+    let found = explore(model, threads, steps_max, Traces::Any);
+    found.print(what, since);
     ExitCode::from(u8::from(!found.refuted.is_empty()))
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use tabane_models::cluster;
 use tabane_models::offload;
 use tabane_models::removal::steps::Step;
 
@@ -39,6 +40,12 @@ fn steps_of_removal_stand_in_the_store() {
         .map(|step| step.name().to_owned())
         .collect();
     assert_eq!(marked("store", "removal"), modelled);
+}
+
+#[test]
+fn steps_of_clusters_stand_in_the_striped_storage() {
+    let modelled: BTreeSet<String> = cluster::STEPS.iter().map(|&step| step.to_owned()).collect();
+    assert_eq!(marked("striped", "cluster"), modelled);
 }
 
 #[test]

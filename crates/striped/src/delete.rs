@@ -11,7 +11,7 @@ use tabane_storage::{Id, Name, ObjectKind, Result, StorageErrorKind};
 
 impl StripedStorage {
     /// Removes an object. While targets are missing it is marked first, so that their parts do not
-    /// revive it, and while a heal is at work in the end, so that what the heal has read does not.
+    /// revive it, and in the end if a heal may.
     pub(super) fn delete_object(&self, name: Name, is_again: bool) -> Result<()> {
         self.check_enough()?;
         if self.is_deleted(name) && !is_again {
@@ -24,6 +24,7 @@ impl StripedStorage {
         }
         lock(&self.known).remove(&name.id);
         self.decoded.forget(name.id);
+        // model: cluster/delete
         // An earlier try may have deleted the parts on some targets.
         let (mut found, mut away) = (is_again, self.all_but(&up));
         for (number, deleted) in self.targets.each(&up, |_, storage| storage.delete(name)) {
@@ -39,7 +40,7 @@ impl StripedStorage {
                 }
             }
         }
-        if is_marked && !self.is_deleted(name) && (!away.is_empty() || self.may_be_healed()?) {
+        if is_marked && !self.is_deleted(name) && (!away.is_empty() || self.may_come_back(name)?) {
             self.mark(name)?;
         }
         self.check_enough_but(|number| away.contains(&number))?;

@@ -212,6 +212,7 @@ impl StripedStorage {
     /// Brings the targets up to date while this note tells that it is done.
     fn heal_noted(&self, healing: &Healing, note: Name) -> Result<()> {
         self.persist(|_| self.apply_marks(healing, note))?;
+        // model: cluster/list-objects
         let mut objects = self.persist(|_| self.holdings(&ObjectKind::ALL))?;
         // After the listings, which fail when too many folders are missing: new, empty folders
         // would hide this.

@@ -141,6 +141,7 @@ impl StripedStorage {
         }
         if kinds.iter().copied().any(are_marked) {
             // Listed after the objects: a deletion mark is written before the parts are deleted.
+            // model: cluster/list-marks-of-objects
             let deleted = self.raw_lists(ObjectKind::Deleted)?;
             let deleted = deleted.iter().flat_map(|(_, list)| list);
             lock(&self.deleted).extend(deleted.map(|listed| listed.id));

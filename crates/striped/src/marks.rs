@@ -8,7 +8,7 @@ use crate::heal::Healing;
 use crate::set::new_id;
 use crate::striped::{REPLICAS, StripedStorage};
 use tabane_storage::sync::lock;
-use tabane_storage::{Id, Name, ObjectKind, Result, StorageErrorKind};
+use tabane_storage::{Id, Name, ObjectKind, Result, Storage, StorageErrorKind};
 
 /// Second half of the ID of a record's mark: nodes know by it what clients may put that delete
 /// nothing but records.
@@ -79,6 +79,7 @@ impl StripedStorage {
                 away.push(number);
                 continue;
             };
+            // model: cluster/mark
             match target.put(in_deleted(id), &[name.kind.name().as_bytes()]) {
                 Err(error) if error.kind() != StorageErrorKind::AlreadyExists => {
                     self.targets.give_up(number, &error);
@@ -95,13 +96,25 @@ impl StripedStorage {
         Ok(())
     }
 
-    /// Whether a heal may be at work that has read an object before it was deleted. A target that
-    /// does not answer may have the only note.
-    pub(crate) fn may_be_healed(&self) -> Result<bool> {
+    /// Whether an object that was deleted may come back: a heal is at work that may have read it, or
+    /// one was, and has put back a part. A target that does not answer may have the only note or
+    /// part.
+    pub(crate) fn may_come_back(&self, name: Name) -> Result<bool> {
+        let count = self.targets.all().len();
+        // model: cluster/look-for-heals
         let lists = self.raw_lists(ObjectKind::Deleted)?;
         let mut listed = lists.iter().flat_map(|(_, list)| list);
-        let is_noted = listed.any(|listed| is_note(in_deleted(listed.id)));
-        Ok(is_noted || lists.len() < self.targets.all().len())
+        if listed.any(|listed| is_note(in_deleted(listed.id))) || lists.len() < count {
+            return Ok(true);
+        }
+        // model: cluster/look-for-parts
+        let up = self.targets.up();
+        let parts = self.targets.each(&up, |_, target| target.stat(name));
+        let is_gone = |part: &Result<u64>| {
+            let error = part.as_ref().err();
+            error.is_some_and(|error| error.kind() == StorageErrorKind::NotFound)
+        };
+        Ok(parts.len() < count || !parts.iter().all(|(_, part)| is_gone(part)))
     }
 
     /// Notes on all targets that a heal is at work; returns the note. A target that refuses it is
@@ -109,7 +122,8 @@ impl StripedStorage {
     pub(crate) fn put_note(&self) -> Result<Name> {
         use StorageErrorKind::{Retryable, SessionOver, Unreachable};
         let note = in_deleted(with_half(new_id(), OF_HEAL));
-        let put = |_, target: &dyn tabane_storage::Storage| target.put(note, &[b"heal"]);
+        // model: cluster/note
+        let put = |_, target: &dyn Storage| target.put(note, &[b"heal"]);
         for (number, put) in self.targets.each(&self.targets.up(), put) {
             if let Err(error) = put
                 && let Retryable | SessionOver | Unreachable = error.kind()
@@ -124,6 +138,7 @@ impl StripedStorage {
     /// Takes a note back. Where that fails, deletions are marked that need not be.
     pub(crate) fn take_back(&self, note: Name) {
         let up = self.targets.up();
+        // model: cluster/take-back
         self.targets.each(&up, |_, target| target.delete(note));
     }
 
@@ -156,6 +171,7 @@ impl StripedStorage {
     /// objects are deleted, or after that: one that begins later finds no objects.
     pub(crate) fn apply_marks(&self, healing: &Healing, note: Name) -> Result<()> {
         let mut marks = BTreeMap::new();
+        // model: cluster/list-marks
         for (number, list) in self.raw_lists(ObjectKind::Deleted)? {
             let ids = list.iter().map(|listed| listed.id);
             let ids = ids.filter(|id| !is_note(in_deleted(*id)));
@@ -179,15 +195,18 @@ impl StripedStorage {
                 kinds.map(|kind| Name::new(kind, id)).collect()
             };
             for name in marked {
+                // model: cluster/apply-mark
                 if !self.delete_from_all(name)? {
                     return Ok(());
                 }
             }
         }
+        // model: cluster/look-again
         if self.is_another_at_work(note)? || !is_all_up() {
             return Ok(());
         }
         for id in marks.into_keys() {
+            // model: cluster/unmark
             if !self.delete_from_all(in_deleted(id))? {
                 return Ok(());
             }

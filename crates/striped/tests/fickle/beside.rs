@@ -1,12 +1,13 @@
 //! Deletions beside heals.
 
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, SystemTime};
 
 use tabane_storage::{Id, Name, ObjectKind, Storage, StorageErrorKind};
 use tabane_striped::{HealOptions, HealReport, StripedStorage};
 
-use crate::{Bed, Problems, object};
+use crate::{Bed, Meanwhile, Problems, object};
 
 fn heal(storage: &StripedStorage) -> HealReport {
     storage
@@ -68,6 +69,44 @@ fn what_is_deleted_while_a_heal_copies_it_stays_deleted() {
         bed.open().delete(name).unwrap();
         assert_eq!(holders(&bed, ObjectKind::Deleted), 0);
     }
+}
+
+/// A heal that begins and ends while the parts are deleted leaves no note to see.
+#[test]
+fn what_a_heal_puts_back_during_a_deletion_stays_deleted() {
+    let bed = Bed::new(4, "target-");
+    let (pack, bytes) = object(1, 1000);
+    let name = Name::new(ObjectKind::Snapshot, pack.id);
+    bed.open().put(name, &[&bytes]).unwrap();
+    let holds = |number: &usize| bed.targets[*number].inner.stat(name).is_ok();
+    let with_copy: Vec<usize> = (0..4).filter(holds).collect();
+    // Two deletions wait until a heal has put back what the first one has deleted.
+    let is_healed = Arc::new(Barrier::new(2));
+    let (first, healer) = (Arc::clone(&bed.targets[with_copy[0]]), bed.open());
+    let before = |number: usize, act: Meanwhile| {
+        *bed.targets[with_copy[number]].before_delete.lock().unwrap() = Some(act);
+    };
+    let healed = Arc::clone(&is_healed);
+    before(
+        1,
+        Box::new(move || {
+            while first.inner.stat(name).is_ok() {
+                std::thread::yield_now();
+            }
+            assert_eq!(heal(&healer).written_parts, 1);
+            healed.wait();
+        }),
+    );
+    let wait = move || {
+        is_healed.wait();
+    };
+    before(2, Box::new(wait));
+    bed.open().delete(name).unwrap();
+    assert_eq!(holders(&bed, ObjectKind::Snapshot), 1);
+    let storage = bed.open();
+    assert!(storage.list(ObjectKind::Snapshot).unwrap().is_empty());
+    assert_eq!(heal(&storage).applied_deletions, 1);
+    assert_eq!(holders(&bed, ObjectKind::Snapshot), 0);
 }
 
 #[test]

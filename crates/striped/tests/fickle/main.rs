@@ -24,9 +24,12 @@ struct Fickle {
     read_bytes: AtomicU64,
     /// How long each 64 KiB that are read take.
     pause: Mutex<Duration>,
-    /// What happens before the next put of a snapshot.
-    before_put: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// What happens before the next put, and the next deletion, of a snapshot.
+    before_put: Mutex<Option<Meanwhile>>,
+    before_delete: Mutex<Option<Meanwhile>>,
 }
+
+type Meanwhile = Box<dyn FnOnce() + Send>;
 
 impl Fickle {
     fn new(dir: &std::path::Path) -> Self {
@@ -37,6 +40,7 @@ impl Fickle {
             read_bytes: AtomicU64::new(0),
             pause: Mutex::default(),
             before_put: Mutex::default(),
+            before_delete: Mutex::default(),
         }
     }
 
@@ -57,6 +61,14 @@ impl Fickle {
     }
 }
 
+fn meanwhile(name: Name, act: &Mutex<Option<Meanwhile>>) {
+    let act = act
+        .lock()
+        .unwrap()
+        .take_if(|_| name.kind == ObjectKind::Snapshot);
+    act.into_iter().for_each(|act| act());
+}
+
 impl Storage for Fickle {
     fn location(&self) -> String {
         self.inner.location()
@@ -67,10 +79,7 @@ impl Storage for Fickle {
     }
 
     fn put(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
-        if name.kind == ObjectKind::Snapshot {
-            let act = self.before_put.lock().unwrap().take();
-            act.into_iter().for_each(|act| act());
-        }
+        meanwhile(name, &self.before_put);
         self.act(&self.others, || self.inner.put(name, parts))
     }
 
@@ -92,6 +101,7 @@ impl Storage for Fickle {
     }
 
     fn delete(&self, name: Name) -> Result<()> {
+        meanwhile(name, &self.before_delete);
         self.act(&self.others, || self.inner.delete(name))
     }
 }
