@@ -96,9 +96,9 @@ impl StripedStorage {
         Ok(())
     }
 
-    /// Whether an object that was deleted may come back: a heal is at work that may have read it, or
-    /// one was, and has put back a part. A target that does not answer may have the only note or
-    /// part.
+    /// Whether an object that was deleted may come back: a heal is at work that may have read it,
+    /// or one was, and has put back a part. A target that does not answer may have the only note
+    /// or part.
     pub(crate) fn may_come_back(&self, name: Name) -> Result<bool> {
         let count = self.targets.all().len();
         // model: cluster/look-for-heals

@@ -5,8 +5,8 @@ use tabane_storage::{Name, ObjectKind, Role};
 use super::wire::Request;
 use crate::marks::{is_mark_of_record, is_note, is_record};
 
-/// Whether a client in this role may ask this of a node. `Append` deletes nothing but records, marks
-/// that they are deleted, and notes heals.
+/// Whether a client in this role may ask this of a node. `Append` deletes nothing but records and
+/// notes of heals.
 pub fn allows(role: Role, request: &Request) -> bool {
     match request {
         Request::Get(..)
