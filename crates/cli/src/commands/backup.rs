@@ -14,7 +14,7 @@ use tabane_storage::Id;
 use tabane_store::backup::{self, BackupOptions, Parent, Source, resolve};
 use tabane_store::compress::Compression;
 use tabane_store::snapshot::{GroupBy, Summary};
-use tabane_store::{Error, ExcludeOptions, Repository, Rollback};
+use tabane_store::{Error, ExcludeOptions, Repository};
 
 use crate::advice;
 use crate::args::{Global, parse};
@@ -342,15 +342,15 @@ impl Backup {
         also.extend(made.also.iter().map(Also::of));
         report(global, &made, &also, dry_run, &progress)?;
         measure(&made.snapshot.summary, metrics);
-        let there = || made.also.iter().map(|also| &also.rollback);
-        let rollbacks = || std::iter::once(&made.rollback).chain(there());
-        for sentence in rollbacks().flat_map(Rollback::sentences) {
+        let mut rollbacks = vec![&made.rollback];
+        rollbacks.extend(made.also.iter().map(|also| &also.rollback));
+        for sentence in rollbacks.iter().flat_map(|rollback| rollback.sentences()) {
             warn(format!("{sentence}; see `tabane help forget`, --lost"));
         }
         whole.map_err(Failure::Other)?;
         Ok(match made.snapshot.summary.errors {
             _ if also.iter().any(|also| also.id.is_err()) => Exit::Failure,
-            0 if !rollbacks().all(Rollback::is_none) => Exit::RolledBack,
+            0 if !rollbacks.iter().all(|rollback| rollback.is_none()) => Exit::RolledBack,
             0 => Exit::Success,
             _ => Exit::Incomplete,
         })
