@@ -89,6 +89,22 @@ impl FakeDriver {
     }
 }
 
+/// The card of the driver without one, and the machine's own if there is one.
+pub fn cards() -> Vec<Card> {
+    let mut cards: Vec<Card> = FakeDriver::new("")
+        .map(|driver| driver.open().unwrap())
+        .into_iter()
+        .collect();
+    match Card::open(&options()) {
+        Ok(card) => {
+            println!("also checked: {}", card.properties().name);
+            cards.push(card);
+        }
+        Err(error) => println!("NOT CHECKED: a card of this machine: {error}"),
+    }
+    cards
+}
+
 /// With little staging memory, so that there are many batches.
 pub fn options() -> Options {
     Options {
