@@ -351,7 +351,7 @@ guard:
 
 # Fails where there is no card: what it is for is to be run where there is one. compute-sanitizer is of NVIDIA's toolkit.
 # Data in MiB: GPU_MIB.
-GPU_MIB = 4096
+GPU_MIB = 1024
 gpu-check:
 	$(CARGO_TEST) --test gpu
 	$(CARGO) build $(CARGOFLAGS) --release -p tabane -p tabane-papers

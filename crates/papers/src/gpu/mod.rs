@@ -210,14 +210,20 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                     samples[unit as usize].extend(rate);
                 }
             }
-            lines.push(Line {
+            let line = Line {
                 subject,
                 len,
                 rates: samples.map(median),
-            });
+            };
+            if args.json {
+                report::print_json(card.as_ref(), &line);
+            }
+            lines.push(line);
         }
     }
-    report::print(args, card.as_ref(), &lines);
+    if !args.json {
+        report::print_tables(card.as_ref(), &lines);
+    }
     if let Some(folder) = &args.plots {
         plot::draw(folder, &lines)?;
     }

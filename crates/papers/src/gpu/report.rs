@@ -54,14 +54,13 @@ pub fn heading(
     }
 }
 
-/// All lines, with the bound of the card and the fraction that it reached.
-pub fn print(args: &Args, card: Option<&Bench>, lines: &[Line]) {
-    if args.json {
-        lines
-            .iter()
-            .for_each(|line| println!("{}", as_json(card, line)));
-        return;
-    }
+/// Prints one line as JSON, so that an interrupted run leaves what it has measured.
+pub fn print_json(card: Option<&Bench>, line: &Line) {
+    println!("{}", as_json(card, line));
+}
+
+/// Prints tables of all lines, with the bound of the card and the fraction that it reached.
+pub fn print_tables(card: Option<&Bench>, lines: &[Line]) {
     for subject in Subject::ALL {
         let bytes = match subject {
             Subject::Hash(_) => "bytes a message",
