@@ -181,10 +181,18 @@ impl FileReader {
         if from >= until || until - from < progress.ahead / 4 && until < self.size() {
             return;
         }
-        progress.asked = until;
+        let first = self.piece_at(from);
+        let mut last = self.piece_at(until - 1);
+        // The blocks of a segment are announced together, to be digested together.
+        while let Some(&[Piece::Block { id, .. }, Piece::Block { id: next, .. }]) =
+            self.content.get(last..last + 2)
+            && self.cache.are_in_one_segment(id, next)
+        {
+            last += 1;
+        }
+        progress.asked = self.starts[last + 1];
         drop(progress);
-        let pieces = self.piece_at(from)..self.starts.partition_point(|&start| start < until);
-        let blocks = self.content[pieces]
+        let blocks = self.content[first..=last]
             .iter()
             .filter_map(|piece| match *piece {
                 Piece::Block { id, len } => Some((id, len)),

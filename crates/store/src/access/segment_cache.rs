@@ -217,6 +217,13 @@ impl SegmentCache {
         tree::decode(&bytes)
     }
 
+    /// Whether the index has two blocks in one segment.
+    pub fn are_in_one_segment(&self, block: Id, other: Id) -> bool {
+        let index = self.shared.loaded().index;
+        let segment = |block| index.find(block).ok().flatten().map(|found| found.segment);
+        segment(&block).is_some_and(|found| segment(&other) == Some(found))
+    }
+
     /// Announces blocks that will be read soon, in this order; returns at once. Missing blocks are
     /// skipped.
     pub fn read_ahead(&self, blocks: impl IntoIterator<Item = (Id, u32)>) {
