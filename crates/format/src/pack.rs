@@ -211,6 +211,27 @@ fn open_contents(
     Ok(contents)
 }
 
+/// Decrypts segment `number` of a pack, which is not compressed, in its own buffer.
+///
+/// # Errors
+/// [`Error::Damaged`], naming `what`.
+pub fn open_stored(
+    key: &ObjectKey,
+    number: usize,
+    raw_len: usize,
+    mut sealed: Vec<u8>,
+    what: impl Fn() -> String,
+) -> Result<Vec<u8>> {
+    if sealed.len() != raw_len + TAG_LEN {
+        return Err(other_len(number, what()));
+    }
+    if key.open(nonce_of_segment(number), &mut sealed).is_none() {
+        return Err(fails_authentication(number, what()));
+    }
+    sealed.truncate(raw_len);
+    Ok(sealed)
+}
+
 /// Opens segments with reused buffers.
 #[derive(Default)]
 pub struct SegmentReader {
@@ -234,9 +255,7 @@ impl SegmentReader {
         what: impl Fn() -> String,
     ) -> Result<Vec<u8>> {
         if codec == Codec::Stored {
-            let mut raw = vec![0; raw_len];
-            self.open_into(key, number, codec, sealed, &mut raw, what)?;
-            return Ok(raw);
+            return open_stored(key, number, raw_len, sealed.to_vec(), what);
         }
         // It grows over what is decompressed, without being zeroed first.
         let mut raw = Vec::with_capacity(raw_len);

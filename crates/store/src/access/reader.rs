@@ -9,7 +9,7 @@ use tabane_engine::Pool;
 use crate::access::nearby::Window;
 use crate::access::repository::Repository;
 use tabane_format::entry::{Entry, Piece};
-use tabane_format::pack::SegmentReader;
+use tabane_format::pack::{Codec, SegmentReader, open_stored};
 use tabane_format::tree;
 use tabane_format::{Error, Result};
 use tabane_index::{BlockKind, BlockLocation, Index};
@@ -231,7 +231,16 @@ impl BlockReader {
             });
             opened.collect()
         };
-        let mut opened = open(&sealed);
+        let mut opened = match segments[..] {
+            // The buffer of its own is the result.
+            [only] if only.codec == Codec::Stored => {
+                let (number, raw_len) = (only.number as usize, only.raw_len as usize);
+                vec![open_stored(&key, number, raw_len, sealed, || {
+                    name.to_string()
+                })]
+            }
+            _ => open(&sealed),
+        };
         if opened.iter().any(Result::is_err) {
             // Targets of a set may have changed the bytes: compute them from other targets.
             self.repository
