@@ -15,6 +15,7 @@ mod repository;
 mod snapshot;
 
 use pyo3::exceptions::PyImportError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use tabane_engine::{Algorithm, KeyRule};
 
@@ -40,6 +41,14 @@ mod _tabane {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // Python 3.12 and later refuse by themselves. What PyO3 keeps in statics belongs to the
+        // main interpreter, whose ID is 0.
+        // SAFETY: this thread is attached to an interpreter, since it has `module`.
+        if unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) } != 0 {
+            return Err(PyImportError::new_err(
+                "tabane cannot be imported in subinterpreters: import it in the main one",
+            ));
+        }
         // Later it would be a panic.
         tabane_lanes::Backend::forced()
             .map_err(|error| PyImportError::new_err(error.to_string()))?;
