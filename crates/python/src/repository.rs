@@ -691,6 +691,16 @@ pub struct Progress {
     entries: u64,
 }
 
+#[pymethods]
+impl Progress {
+    fn __repr__(&self) -> String {
+        format!(
+            "<Progress {} of {} bytes>",
+            self.done_bytes, self.total_bytes
+        )
+    }
+}
+
 /// The result of a restore.
 #[pyclass(frozen, get_all, module = "tabane")]
 pub struct RestoreReport {
@@ -714,6 +724,14 @@ pub struct RestoreReport {
     warnings: Vec<(OsString, String)>,
 }
 
+#[pymethods]
+impl RestoreReport {
+    fn __repr__(&self) -> String {
+        let Self { files, errors, .. } = self;
+        format!("<RestoreReport of {files} files, {errors} errors>")
+    }
+}
+
 /// The result of a check.
 #[pyclass(frozen, get_all, module = "tabane")]
 pub struct CheckReport {
@@ -733,6 +751,14 @@ pub struct CheckReport {
     unreferenced_packs: u64,
     /// Problems, a sentence each.
     problems: Vec<String>,
+}
+
+#[pymethods]
+impl CheckReport {
+    fn __repr__(&self) -> String {
+        let (packs, problems) = (self.packs, self.problems.len());
+        format!("<CheckReport of {packs} packs, {problems} problems>")
+    }
 }
 
 /// Warnings of paths, converted for Python.
