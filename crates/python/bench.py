@@ -112,11 +112,12 @@ def reading(command):
         choose = random.Random(3)
         words = [choose.randbytes(8) for _ in range(4000)]
         with open(path, "wb") as file:
-            for _ in range(256):
+            for _ in range(1024):
                 file.write(b"".join(choose.choices(words, k=1 << 17)))
         os.environ |= {"TABANE_PASSWORD": "measure", "XDG_CACHE_HOME": str(folder / "cache")}
         with tabane.Repository.init(folder / "repository") as repository:
             repository.backup(path)
+        os.sync()
 
         # A process each, as the command is one.
         read = (
@@ -124,11 +125,16 @@ def reading(command):
             "with tabane.Repository(sys.argv[1]) as repository:\n"
             "    with repository.open('latest', sys.argv[2]) as file:\n"
             "        while file.read(1 << 20): pass\n"
+            "status = open('/proc/self/status').read()\n"
+            "print(int(status.split('VmHWM:')[1].split()[0]) // 1024)\n"
         )
+        peaks = []
 
         def ours():
             place = str(folder / "repository")
-            subprocess.run([sys.executable, "-c", read, place, str(path)], check=True)
+            arguments = [sys.executable, "-c", read, place, str(path)]
+            done = subprocess.run(arguments, stdout=subprocess.PIPE, check=True)
+            peaks.append(int(done.stdout))
 
         def program():
             arguments = [command, "dump", "-r", folder / "repository", "latest", path]
@@ -136,7 +142,7 @@ def reading(command):
 
         if command:
             beside = ratio(program, ours, time.monotonic)
-            print(f"read through open(): {beside:5.2f} x the speed of tabane dump")
+            print(f"read through open(): {beside:5.2f} x the speed of tabane dump, peak {max(peaks)} MiB")
 
 
 def imports():
