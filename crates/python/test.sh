@@ -16,7 +16,7 @@ if [ -z "$wheels" ]; then
     place=$target/python
     set -- "$@" 'maturin>=1.16,<2' wheel
 else
-    place=$wheels
+    place=$(cd "$wheels" && pwd)
 fi
 bin=$place/venv/bin
 printf '\n%s\n' "=== Python package, $("$python" --version) ==="
@@ -40,7 +40,8 @@ if [ -z "$wheels" ]; then
     "$bin/wheel" pack "$package" -d "$wheels" > /dev/null
 fi
 "$bin/pip" install -q --no-deps --no-index --find-links "$wheels" tabane
-"$bin/python" -m pytest -q -p no:cacheprovider crates/python/tests
+# Packages may bring programs, such as git-annex.
+PATH="$bin:$PATH" "$bin/python" -m pytest -q -p no:cacheprovider crates/python/tests
 if [ -x "$bin/stubtest" ]; then
     "$bin/stubtest" --ignore-disjoint-bases --allowlist crates/python/tests/stubtest.txt tabane
 else
