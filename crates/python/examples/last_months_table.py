@@ -28,8 +28,12 @@ def read_table(path, time, columns=None, url=None, password=None):
     with tabane.Repository(url, password) as repository:
         snapshot = snapshot_before(repository, path, time)
     options = {"repository": url, "password": password}
+    # PyArrow's threads that use a file of Python may abort the program when it ends.
     return pandas.read_parquet(
-        f"tabane://{snapshot.short_id}{path}", columns=columns, storage_options=options
+        f"tabane://{snapshot.short_id}{path}",
+        columns=columns,
+        storage_options=options,
+        use_threads=False,
     )
 
 
