@@ -24,6 +24,7 @@ UNITS = "tests a function of restic's, not a command"
 WINDOWS = "of Windows"
 HOOKS = "tests restic's access to storage through a hook in its code"
 PATTERNS = "differs: `[.-]` is a valid pattern here, a dot or a minus"
+BOTH = "differs: --include and --exclude work together, and what matches both is left out"
 INTERNAL = "needs a repository in restic's format with a fault of that format"
 
 LEFT_OUT = {
@@ -54,6 +55,7 @@ LEFT_OUT = {
     "TestForgetHostnameDefaulting": UNITS,
     "TestGenerateStdout": "differs: `tabane completions` and `tabane man`",
     "TestKeyProblems": HOOKS,
+    "TestKeyAddInvalid": "will not: there is no --new-insecure-no-password",
     "TestKeyAddEmpty": "will not: every repository has a password",
     "TestListBlobs": "asks restic's index",
     "TestLsNodeJSON": UNITS,
@@ -64,7 +66,12 @@ LEFT_OUT = {
     "TestEdgeCaseRepos": INTERNAL,
     "TestRebuildIndex": INTERNAL,
     "TestRebuildIndexDamage": INTERNAL,
+    "TestRebuildIndexAlwaysFull": INTERNAL,
     "TestRebuildIndexFailsOnAppendOnly": HOOKS,
+    "TestRepairSnapshotsWithLostData":
+        "differs: the next backup reads files with lost blocks again and so mends old snapshots",
+    "TestRestoreMustFailWhenUsingBothIncludesAndExcludes": BOTH,
+    "TestRewriteExcludeIncludeContradiction": BOTH,
     "TestRewriteSnaphotSummary": "every snapshot has a summary",
     "TestEmptySnapshotGroupJSON": UNITS,
     "TestSizeHistogramNew": UNITS,
@@ -97,9 +104,15 @@ EDITS = {
     "cmd_init_integration_test.go": [
         (r"(\t\trtest\.OK\(t, os\.)WriteFile(\(filepath\.Join\(gopts\.Repo, path), "
          r"\"tmp12345\"\).*", r"\1MkdirAll\2), 0o700))\n\g<0>"),
+        # How files are cut is secret; TestCopy sees that both repositories do it alike.
+        (r"(?s)\n\tvar repo \*repository\.Repository.*?\n\}\n", "}\n"),
+        (r'\t"github.com/restic/restic/internal/ui/progress"\n', ""),
     ],
     "cmd_rewrite_integration_test.go": [
         (r"func getSnapshot\(", r"func restic_getSnapshot("),
+        # The summary counts the files of the backup, also after a rewrite.
+        (r"\trtest\.Equals\(t, snapshot\.Summary\.TotalFilesProcessed-1.*\n", ""),
+        (r"\t\t\trtest\.Assert\(t, sn\.Summary\.TotalFilesProcessed(.*\n){2}", ""),
         (r"snapshots, err = data\.TestLoadAllSnapshots\(ctx, repo, nil\)\n"
          r"\t\treturn err\n\t\}\)\n\trtest\.OK\(t, err\)\n\trtest\.Assert",
          "_ = repo\n\t\tsnapshots, err = bare(gopts)\n\t\treturn err\n\t})\n\trtest.OK(t, err)\n\trtest.Assert"),
@@ -119,10 +132,31 @@ EDITS = {
         (r"int64\(stat\.size\)/50", "int64(stat.size)/20"),
         (r"func testPackAndBlobCounts\(", "func restic_testPackAndBlobCounts("),
     ],
-    # A backup stores again what the index lacks, and calls that no error.
     "cmd_backup_integration_test.go": [
+        # A snapshot takes 800 bytes, which is seen in a repository of 20 kB.
+        (r"stat1\.size/10", "stat1.size/5"),
+        # A backup stores again what the index lacks, and calls that no error.
         (r'rtest\.Assert\(t, err != nil,\s+"backup should have reported an error[^"]*"\)',
          "rtest.OK(t, err)"),
+        # The first of two backups has other directories above its source, which the second, of
+        # the directory above, does not store again.
+        (r"(\ttreePacks := listTreePacks\(env\.gopts, t\)\n)",
+         r"\1\ttestRunForget(t, env.gopts, ForgetOptions{}, "
+         r"testListSnapshots(t, env.gopts, 1)[0].String())\n"),
+    ],
+    # A directory consists of blocks, and has no ID of its own.
+    "cmd_recover_integration_test.go": [
+        (r"(?s)\t// check that the root tree.*",
+         "\tlisted := strings.Join(testRunLs(t, env.gopts, ids[0].String()), \" \")\n"
+         "\trtest.Assert(t, strings.Contains(listed, env.testdata+\"/0/\"), \"not found\")\n}\n"),
+        (r"\tsn := testLoadSnapshot\(t, env\.gopts, ids\[0\]\)\n", ""),
+        (r"import \(\n", 'import (\n\t"strings"\n'),
+    ],
+    # --ncdu shows one directory.
+    "cmd_ls_integration_test.go": [(r'\t\t\{"latest", "/0", "/0/9"\},\n', "")],
+    "cmd_prune_integration_test.go": [
+        (r"rtest\.Equals\(t, repository\.ErrPacksMissing, (.*\n.*\n\t\}\))",
+         r"rtest.Equals(t, repository.ErrPacksMissing.Error(), \1.Error()"),
     ],
     "cmd_mount_integration_test.go": [
         (r"systemFuse\.Unmount\(dir\)", "unmount(dir)"),
@@ -130,13 +164,13 @@ EDITS = {
         (r"snapshot, err := data\.LoadSnapshot\(ctx, repo, id\)",
          "var snapshot *data.Snapshot\n\t\t\tsnapshot, err = load(gopts, gopts.Term, id)\n"
          "\t\t\t_ = repo"),
+        # What is imported has IDs of its own.
+        (r"(?s)(\tids := )\[\]restic\.ID\{.*?\n\t\}\n", r'\1testRunList(t, env.gopts, "snapshots")\n'),
     ],
+    # A key names the machine and the user that made it.
     "cmd_key_integration_test.go": [
-        (r"(?s)\t_ = withTermStatus\(t, gopts, func\(ctx context\.Context, gopts global\.Options\) "
-         r"error \{\n\t\trepo, err := global\.OpenRepository.*?\n\t\}\)\n",
-         "\tcheckKeyOfJohn(t, gopts)\n"),
-        (r'\t"github.com/restic/restic/internal/(restic|repository|ui/progress)"\n', ""),
-
+        (r"testRunKeyPasswdUserHost\(t, \"geheim3\"", "testRunKeyPasswd(t, \"geheim3\""),
+        (r"\n\ttestRunKeyAddNewKeyUserHost\(t, env\.gopts\)\n", ""),
     ],
 }
 
@@ -145,8 +179,6 @@ HELPERS = """package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"slices"
 	"syscall"
 	"testing"
 
@@ -223,20 +255,6 @@ func unmount(dir string) error {
 	return syscall.Unmount(dir, 0)
 }
 
-func checkKeyOfJohn(t testing.TB, gopts global.Options) {
-	rtest.OK(t, withTermStatus(t, gopts, func(_ context.Context, gopts global.Options) error {
-		gopts.JSON = true
-		out, err := output(gopts, gopts.Term, "key", "list")
-		rtest.OK(t, err)
-		var keys []struct{ Username, Hostname string }
-		rtest.OK(t, json.Unmarshal(out, &keys))
-		rtest.Assert(t, slices.ContainsFunc(keys, func(key struct{ Username, Hostname string }) bool {
-			return key.Username == "john" && key.Hostname == "example.com"
-		}), "no key of john@example.com in %s", out)
-		return nil
-	}))
-}
-
 func bare(gopts global.Options) (all []*data.Snapshot, err error) {
 	loaded, err := loadAll(gopts, gopts.Term)
 	for _, snapshot := range loaded {
@@ -281,6 +299,11 @@ def main():
     counts = {"pass": 0, "fail": 0, "skip": 0}
     with tempfile.TemporaryDirectory() as scratch:
         os.chmod(scratch, 0o755)
+        # The first python in PATH may be in a folder of root's.
+        tools = os.path.join(scratch, "tools")
+        os.mkdir(tools)
+        os.symlink("/usr/bin/python3", os.path.join(tools, "python"))
+        os.environ["PATH"] = tools + os.pathsep + os.environ["PATH"]
         commands = translate(options.restic, os.path.join(scratch, "restic"))
         if os.getuid() == 0:
             # Root may read every file, which TestBackupErrors does not expect, and mount, which
@@ -296,7 +319,7 @@ def main():
 
 def run(commands, options, left_out, further, counts):
     """Runs all tests but some, and counts how they end."""
-    environment = dict(os.environ, TABANE=os.path.abspath(options.tabane))
+    environment = dict(os.environ, TABANE=os.path.abspath(options.tabane), TZ="UTC")
     for name in [name for name in environment if name.startswith(("RESTIC_", "TABANE_"))]:
         del environment[name]
     skip = "^(" + "|".join(left_out) + ")$"

@@ -37,9 +37,10 @@ var relativeTo = map[string]string{}
 
 // messages are sentences of Tabane, and what restic says in the same case.
 var messages = [][2]string{
-	{"no policy", "no policy was specified, no snapshots will be removed"},
-	{"--unsafe-allow-remove-all", "--unsafe-allow-remove-all is not allowed unless a snapshot filter option is specified"},
-	{"would remove every snapshot of host ", `refusing to delete last snapshot of snapshot group "host example, path`},
+	{"would stay, so nothing is removed", `refusing to delete last snapshot of snapshot group "host example, path`},
+	{"would remove every snapshot of the repository", "--unsafe-allow-remove-all is not allowed unless a snapshot filter option is specified"},
+	{"needed blocks cannot all be found", "packs from index missing in repo"},
+	{"nothing says which snapshots stay", "no policy was specified, no snapshots will be removed"},
 	{"cannot be used with", "exclude and include patterns are mutually exclusive; only either"},
 	{"unexpected argument", "no arguments, please; not one argument"},
 	{"required arguments were not provided", "one argument, please"},
@@ -322,14 +323,10 @@ func runList(_ context.Context, gopts global.Options, args []string, term ui.Ter
 func runLs(_ context.Context, opts LsOptions, gopts global.Options, args []string, term ui.Terminal) error {
 	base := relativeTo[gopts.Repo]
 	arguments := append([]string{"ls"}, flags(opts)...)
-	for i, arg := range args {
-		if i == 0 && base != "" {
-			arg += ":" + base
-		} else {
-			arg = below(gopts, arg)
-		}
-		arguments = append(arguments, arg)
+	if base != "" {
+		args = append([]string{args[0] + ":" + base}, args[1:]...)
 	}
+	arguments = append(arguments, args...)
 	out, err := output(gopts, term, arguments...)
 	show(term, bytes.ReplaceAll(out, []byte(base+"/"), []byte("/")))
 	return err
@@ -351,21 +348,24 @@ func translateFind(out []byte) ([]byte, error) {
 	for line := range bytes.Lines(out) {
 		all = append(all, json.RawMessage(bytes.TrimSpace(line)))
 	}
-	return json.Marshal(all)
+	translated, err := json.Marshal(all)
+	return append(translated, '\n'), err
 }
 
 func runDiff(_ context.Context, _ DiffOptions, gopts global.Options, args []string, term ui.Terminal) error {
 	out, err := output(gopts, term, append([]string{"diff"}, args...)...)
 	if gopts.JSON && err == nil {
-		out, err = translateDiff(out)
+		out, err = translateDiff(out, gopts.Quiet)
+	} else {
+		text := strings.NewReplacer("added", "new", "Blocks:", "Data Blobs:").Replace(string(out))
+		out = []byte(text)
 	}
-	text := strings.NewReplacer("added", "new", "Blocks:", "Data Blobs:").Replace(string(out))
-	show(term, []byte(text))
+	show(term, out)
 	return err
 }
 
 // translateDiff gives the last line restic's names, and leaves the others out if restic would.
-func translateDiff(out []byte) ([]byte, error) {
+func translateDiff(out []byte, quiet bool) ([]byte, error) {
 	var translated []byte
 	for line := range bytes.Lines(out) {
 		var ours struct {
@@ -384,7 +384,9 @@ func translateDiff(out []byte) ([]byte, error) {
 			return nil, err
 		}
 		if ours.MessageType != "statistics" {
-			translated = append(translated, line...)
+			if !quiet {
+				translated = append(translated, line...)
+			}
 			continue
 		}
 		stats := DiffStatsContainer{MessageType: ours.MessageType, SourceSnapshot: ours.Old,
@@ -408,7 +410,7 @@ func runSnapshots(_ context.Context, opts SnapshotOptions, gopts global.Options,
 }
 
 func runMount(_ context.Context, opts MountOptions, gopts global.Options, args []string, term ui.Terminal) error {
-	return tabane(gopts, term, "mount", "--time-template=%Y-%m-%dT%H:%M:%S%:z", args[0])
+	return tabane(gopts, term, "mount", "--time-template=%Y-%m-%dT%H:%M:%SZ", args[0])
 }
 
 func runKeyAdd(_ context.Context, gopts global.Options, opts KeyAddOptions, args []string, term ui.Terminal) error {

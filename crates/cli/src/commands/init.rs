@@ -6,7 +6,7 @@ use tabane_store::chunker::Chunking;
 use tabane_store::{Algorithm, InitOptions, Repository, parse_block_hash};
 
 use crate::args::{FromRepository, Global};
-use crate::exit::{Exit, Result};
+use crate::exit::{Exit, Failure, Result};
 use crate::format;
 use crate::output::print_json;
 
@@ -87,6 +87,16 @@ impl Init {
             options.hash = from.config().hash;
             options.chunking = from.config().chunking;
             options.chunker_secret = Some(from.config().chunker_secret);
+        }
+        // The variable may be there for other commands.
+        let is_from_named = self.from.from_repo.is_some()
+            && std::env::var_os("TABANE_FROM_REPOSITORY").is_none();
+        if is_from_named && !self.copy_chunker_params {
+            return Err(Failure::Usage(
+                "--from-repo has no effect without --copy-chunker-params: add it, so that both \
+                 repositories cut files alike, or leave --from-repo out"
+                    .to_owned(),
+            ));
         }
         if !self.target.is_empty() {
             global.form_set(&self.target, self.fixed_roles)?;

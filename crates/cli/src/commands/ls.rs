@@ -1,6 +1,5 @@
 //! `tabane ls`
 
-use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -45,8 +44,8 @@ pub struct Ls {
     /// Show sizes as 1.5 MiB instead of bytes
     #[arg(long)]
     human_readable: bool,
-    /// Sort all entries by this: names in the order of paths, sizes with the largest first, times
-    /// with the latest first
+    /// Sort all entries by this: names in the order of paths, sizes with the smallest first, times
+    /// with the earliest first
     #[arg(long, value_name = "BY", conflicts_with = "ncdu")]
     sort: Option<Sort>,
     /// The other way round
@@ -81,10 +80,10 @@ impl Sort {
     fn sort(self, entries: &mut [PathEntry]) {
         match self {
             Self::Name => entries.sort_by(|a, b| a.path.cmp(&b.path)),
-            Self::Size => entries.sort_by_key(|entry| Reverse(entry.entry.size())),
-            Self::Time => entries.sort_by_key(|entry| Reverse(entry.entry.mtime)),
-            Self::Atime => entries.sort_by_key(|entry| Reverse(entry.entry.atime)),
-            Self::Ctime => entries.sort_by_key(|entry| Reverse(entry.entry.ctime)),
+            Self::Size => entries.sort_by_key(|entry| entry.entry.size()),
+            Self::Time => entries.sort_by_key(|entry| entry.entry.mtime),
+            Self::Atime => entries.sort_by_key(|entry| entry.entry.atime),
+            Self::Ctime => entries.sort_by_key(|entry| entry.entry.ctime),
             Self::Extension => {
                 entries.sort_by(|a, b| a.path.extension().cmp(&b.path.extension()));
             }

@@ -53,8 +53,9 @@ pub struct Limits {
     /// Copy packs of no more than this size in all
     #[arg(long, value_name = "SIZE", value_parser = format::parse_bytes, hide_short_help = true)]
     max_repack_size: Option<u64>,
-    /// Combine packs that are shorter than this, if there are several
-    #[arg(long, value_name = "SIZE", value_parser = format::parse_bytes, hide_short_help = true)]
+    /// Combine packs that are shorter than this, if there are several; at most 16 MiB, the size of
+    /// full packs
+    #[arg(long, value_name = "SIZE", value_parser = parse_small_pack, hide_short_help = true)]
     repack_smaller_than: Option<u64>,
     /// Combine packs that are not nearly full, which is below 12.8 MiB
     #[arg(long, conflicts_with = "repack_smaller_than", hide_short_help = true)]
@@ -76,6 +77,15 @@ fn parse_max_unused(text: &str) -> std::result::Result<MaxUnused, String> {
             .parse()
             .map_err(|error: tabane_store::Error| error.to_string()),
     }
+}
+
+fn parse_small_pack(text: &str) -> std::result::Result<u64, String> {
+    let bytes = format::parse_bytes(text)?;
+    if bytes > PruneOptions::FULL_PACK_BYTES {
+        let full = format::bytes(PruneOptions::FULL_PACK_BYTES);
+        return Err(format!("a full pack has {full}: give a size up to that"));
+    }
+    Ok(bytes)
 }
 
 impl Prune {

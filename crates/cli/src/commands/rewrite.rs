@@ -18,7 +18,8 @@ use crate::select::{Selected, Selection};
 #[derive(Args)]
 #[command(after_help = "\
 Makes a new snapshot of each that has something which matches, or has another host or time; the \
-patterns are those of `tabane backup --exclude`. Without --forget the old snapshots stay, and the \
+patterns are those of `tabane backup --exclude`. A snapshot of which nothing would stay is left as \
+it is. Without --forget the old snapshots stay, and the \
 new ones have the tag `rewrite`.
 
 What was left out stays in the repository until no snapshot needs it and it is pruned.

@@ -1,11 +1,11 @@
 //! `tabane snapshots`
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use clap::Args;
 use serde_json::{Value, json};
 use tabane_store::Id;
-use tabane_store::forget::{GroupBy, group};
+use tabane_store::forget::{Group, GroupBy, group};
 use tabane_store::snapshot::Snapshot;
 
 use super::forget::describe;
@@ -32,7 +32,7 @@ pub struct Snapshots {
     snapshots: Vec<String>,
     #[command(flatten)]
     selection: Selection,
-    /// Only the latest N of each host with the same paths
+    /// Only the latest N of each group, by default of each host with the same paths
     #[arg(long, value_name = "N", help_heading = "Choosing snapshots")]
     latest: Option<usize>,
     /// A table for each group of snapshots that have these in common: host, paths, tags, some of
@@ -50,15 +50,19 @@ impl Snapshots {
             exit,
         } = self.selection.list(&repository, &self.snapshots)?;
         if let Some(latest) = self.latest {
-            let mut seen: HashMap<(String, Vec<String>), usize> = HashMap::new();
-            snapshots.reverse();
-            snapshots.retain(|(_, snapshot)| {
-                let group = (snapshot.hostname.clone(), snapshot.paths.clone());
-                let count = seen.entry(group).or_default();
-                *count += 1;
-                *count <= latest
-            });
-            snapshots.reverse();
+            let of_host_and_paths = GroupBy {
+                host: true,
+                paths: true,
+                tags: false,
+            };
+            let by = self.group_by.unwrap_or(of_host_and_paths);
+            let latest_of = |group: Group| group.snapshots.into_iter().rev().take(latest);
+            let kept: HashSet<Id> = group(snapshots.clone(), by)
+                .into_iter()
+                .flat_map(latest_of)
+                .map(|(id, _)| id)
+                .collect();
+            snapshots.retain(|(id, _)| kept.contains(id));
         }
         let mut output = Output::new();
         let count = snapshots.len() as u64;

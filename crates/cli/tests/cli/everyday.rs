@@ -413,6 +413,8 @@ fn lists_of_paths_are_read() {
 #[test]
 fn hashes_and_block_sizes_are_chosen_at_init() {
     let bed = Bed::new();
+    bed.run(["init", "--from-repo", "elsewhere"])
+        .fails(2, "--copy-chunker-params");
     bed.run(["init", "--hash", "sha1", "--chunk-size", "fixed:64KiB"])
         .succeeds();
     bed.backup(&[]).succeeds();

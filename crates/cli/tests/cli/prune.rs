@@ -56,6 +56,8 @@ fn wrong_limits_are_explained() {
     bed.run(["prune", "--grace", "soon"]).fails(2, "36h");
     bed.run(["prune", "--max-repack-size=-1"])
         .fails(2, "max-repack-size");
+    bed.run(["prune", "--repack-smaller-than=17M"])
+        .fails(2, "a full pack has 16.000 MiB");
     for limit in ["0", "10%", "500M", "unlimited"] {
         bed.run(["prune", "--max-unused", limit, "--grace", "2d"])
             .succeeds();

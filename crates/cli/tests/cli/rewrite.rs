@@ -86,6 +86,15 @@ fn what_is_excluded_is_gone_and_the_rest_is_not() {
     assert_eq!(next["parent"], after[1]["id"]);
     assert_eq!(next["files_new"], 2);
 
+    // A snapshot of which nothing would stay is left as it is.
+    let before = snapshots(&bed);
+    for nothing in [["--include", "no-such-name"], ["--exclude", "/*"]] {
+        bed.run(["rewrite", "--forget", nothing[0], nothing[1]])
+            .succeeds()
+            .says("0 of 3 snapshots rewritten");
+        assert_eq!(snapshots(&bed), before);
+    }
+
     bed.run(["rewrite"]).fails(2, "required");
     bed.run(["rewrite", "--exclude", "a/[b"]).fails(1, "a/[b");
 }

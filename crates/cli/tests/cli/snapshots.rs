@@ -227,11 +227,37 @@ fn parents_are_chosen_by_what_they_have_in_common() {
         0
     );
     assert_eq!(unmodified(&["--tag", "a", "--group-by", "tags"]), 5);
+    // The parent that is named counts, whatever the group.
+    let named = ["--parent", "latest", "--host", "new"];
+    assert_eq!(
+        unmodified(&[&named[..], &["--group-by", "host"]].concat()),
+        5
+    );
     let docs = bed.source().join("docs").display().to_string();
     let below = bed
         .run(["backup", &docs, "-n", "--json", "--group-by", ""])
         .succeeds();
     assert_eq!(below.last_json()["files_unmodified"], 3);
+}
+
+#[test]
+fn the_latest_of_each_group_are_shown() {
+    let bed = Bed::with_repository();
+    let docs = bed.source().join("docs").display().to_string();
+    bed.backup(&["--tag", "a"]).succeeds();
+    bed.backup(&[]).succeeds();
+    bed.run(["backup", &docs]).succeeds();
+    let all = ids(&bed);
+    let latest = |group_by: &[&str]| {
+        let run = bed.run([&["snapshots", "--json", "--latest", "1"], group_by].concat());
+        let text = run.succeeds().stdout.clone();
+        let is_shown = |id: &&String| text.contains(&format!("\"id\":\"{id}\""));
+        all.iter().filter(is_shown).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(latest(&[]), all[1..]);
+    assert_eq!(latest(&["--group-by", "host"]), all[2..]);
+    let tagged_and_last = [all[0].clone(), all[2].clone()];
+    assert_eq!(latest(&["--group-by", "host,tags"]), tagged_and_last);
 }
 
 #[test]

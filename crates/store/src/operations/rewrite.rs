@@ -181,6 +181,10 @@ impl Edit for Exclusion<'_> {
                 kept.push(entry);
             }
         }
+        if kept.is_empty() && path == Path::new("/") {
+            // A snapshot of which nothing would stay is left as it is.
+            excluded = Excluded::default();
+        }
         Ok((kept, excluded))
     }
 

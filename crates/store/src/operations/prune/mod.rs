@@ -67,8 +67,10 @@ tabane_storage::setters!(PruneOptions {
 });
 
 impl PruneOptions {
+    /// Length in bytes of a full pack.
+    pub const FULL_PACK_BYTES: u64 = PACK_LEN as u64;
     /// A length in bytes under which a pack is small: full ones are longer.
-    pub const SMALL_PACK_BYTES: u64 = PACK_LEN as u64 * 4 / 5;
+    pub const SMALL_PACK_BYTES: u64 = Self::FULL_PACK_BYTES * 4 / 5;
 }
 
 impl Default for PruneOptions {
