@@ -229,6 +229,7 @@ pub fn open_stored(
         return Err(fails_authentication(number, what()));
     }
     sealed.truncate(raw_len);
+    sealed.shrink_to_fit();
     Ok(sealed)
 }
 

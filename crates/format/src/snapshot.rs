@@ -151,6 +151,15 @@ pub struct GroupBy {
     pub tags: bool,
 }
 
+impl GroupBy {
+    /// The usual groups: of each machine with the same paths.
+    pub const HOST_AND_PATHS: Self = Self {
+        host: true,
+        paths: true,
+        tags: false,
+    };
+}
+
 impl FromStr for GroupBy {
     type Err = Error;
 

@@ -50,12 +50,7 @@ impl Snapshots {
             exit,
         } = self.selection.list(&repository, &self.snapshots)?;
         if let Some(latest) = self.latest {
-            let of_host_and_paths = GroupBy {
-                host: true,
-                paths: true,
-                tags: false,
-            };
-            let by = self.group_by.unwrap_or(of_host_and_paths);
+            let by = self.group_by.unwrap_or(GroupBy::HOST_AND_PATHS);
             let latest_of = |group: Group| group.snapshots.into_iter().rev().take(latest);
             let kept: HashSet<Id> = group(snapshots.clone(), by)
                 .into_iter()

@@ -139,11 +139,7 @@ pub enum Parent {
 
 impl Parent {
     /// The latest snapshot of the same host and paths.
-    pub const OF_SAME: Self = Self::Latest(GroupBy {
-        host: true,
-        paths: true,
-        tags: false,
-    });
+    pub const OF_SAME: Self = Self::Latest(GroupBy::HOST_AND_PATHS);
 }
 
 /// Sources of a backup.
