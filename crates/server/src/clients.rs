@@ -7,6 +7,12 @@
 //! repositories = ["laptop"]
 //! quota = 536870912000     # bytes
 //! token = "6f3c…"     # what `tabane serve add` wrote: the BLAKE3 of the token
+//!
+//! [[client]]
+//! name = "desktop"
+//! role = "append"
+//! repositories = ["desktop"]
+//! certificate = "90b1…"     # the BLAKE3 of the certificate in DER
 //! ```
 
 use std::collections::HashSet;
@@ -31,8 +37,11 @@ pub struct Client {
     pub repositories: Vec<String>,
     /// Bytes that a repository may have after the client has added to it.
     pub quota: Option<u64>,
-    /// The BLAKE3 of its token; without one, only a certificate lets it in.
+    /// The BLAKE3 of its token.
     pub token_hash: Option<[u8; 32]>,
+    /// The BLAKE3 of its certificate in DER. With neither this nor a token, every certificate with
+    /// its name is its own.
+    pub certificate_hash: Option<[u8; 32]>,
 }
 
 /// All clients.
@@ -120,6 +129,14 @@ impl Client {
         }
     }
 
+    /// Whether a certificate with the client's name is its own.
+    pub fn has_certificate(&self, der: &[u8]) -> bool {
+        match self.certificate_hash {
+            Some(hash) => hash == *blake3::hash(der).as_bytes(),
+            None => self.token_hash.is_none(),
+        }
+    }
+
     /// The entry of the file for this client.
     pub fn entry(&self) -> String {
         let repositories: Vec<String> = self
@@ -139,6 +156,9 @@ impl Client {
         if let Some(hash) = self.token_hash {
             let _ = writeln!(text, "token = \"{}\"", hex::encode(hash));
         }
+        if let Some(hash) = self.certificate_hash {
+            let _ = writeln!(text, "certificate = \"{}\"", hex::encode(hash));
+        }
         text
     }
 }
@@ -150,6 +170,7 @@ fn parse_client(entry: &DeTable<'_>) -> Result<Client, String> {
         repositories: Vec::new(),
         quota: None,
         token_hash: None,
+        certificate_hash: None,
     };
     let mut has_role = false;
     for (key, value) in entry {
@@ -173,11 +194,10 @@ fn parse_client(entry: &DeTable<'_>) -> Result<Client, String> {
                 client.quota = Some(bytes.map_err(|_| "a quota is a number of bytes".to_owned())?);
             }
             ("token", DeValue::String(hash)) => {
-                let mut bytes = [0; 32];
-                hex::decode_to_slice(hash.as_bytes(), &mut bytes).map_err(|_| {
-                    "the token is to be its BLAKE3 in 64 hexadecimal digits, not itself".to_owned()
-                })?;
-                client.token_hash = Some(bytes);
+                client.token_hash = Some(parse_hash("token", hash)?);
+            }
+            ("certificate", DeValue::String(hash)) => {
+                client.certificate_hash = Some(parse_hash("certificate", hash)?);
             }
             (key, _) => {
                 return Err(format!(
@@ -191,6 +211,14 @@ fn parse_client(entry: &DeTable<'_>) -> Result<Client, String> {
     }
     client.check()?;
     Ok(client)
+}
+
+fn parse_hash(of: &str, text: &str) -> Result<[u8; 32], String> {
+    let mut bytes = [0; 32];
+    hex::decode_to_slice(text, &mut bytes).map_err(|_| {
+        format!("the {of} is to be its BLAKE3 in 64 hexadecimal digits, not itself")
+    })?;
+    Ok(bytes)
 }
 
 /// Checks a client's name: up to 63 small letters, digits and hyphens, as in a DNS name.
@@ -229,6 +257,7 @@ mod tests {
             repositories: vec!["laptop".to_owned(), "shared".to_owned()],
             quota: Some(500 << 30),
             token_hash: Some(hash),
+            certificate_hash: None,
         };
         let admin = Client {
             name: "admin".to_owned(),
@@ -236,6 +265,7 @@ mod tests {
             repositories: vec!["laptop".to_owned()],
             quota: None,
             token_hash: None,
+            certificate_hash: Some([7; 32]),
         };
         let text = format!("# Clients.\n{}{}", laptop.entry(), admin.entry());
         let clients = Clients::parse(&text).unwrap();

@@ -402,10 +402,11 @@ async fn answer(
         Ok(client) => client,
         Err(refused) => {
             shared.service.counters.unknown_clients.add(1);
+            let method = request.method().clone();
             // What the body would have held is not kept meanwhile.
             drop(request);
             tokio::time::sleep(refused.delay).await;
-            let mut response = service::refusal(&refused.error);
+            let mut response = service::refusal(&method, &refused.error);
             *response.status_mut() = refused.status;
             return response;
         }
@@ -418,7 +419,8 @@ async fn answer(
         session: None,
     };
     let response = shared.service.answer(who, request).await;
-    if response.status() == StatusCode::FORBIDDEN
+    let is_told = [StatusCode::FORBIDDEN, StatusCode::INSUFFICIENT_STORAGE];
+    if is_told.contains(&response.status())
         && let Some(error) = response.extensions().get::<StorageError>()
         && peer.refusals.fetch_add(1, Ordering::Relaxed) < REFUSALS_TOLD_MAX
     {
@@ -493,7 +495,7 @@ fn identify<'a>(
         (None, Some(certificate)) => {
             let client = by_certificate(clients, certificate).ok_or_else(|| {
                 unauthorized(
-                    "the server lists no client with the name in this certificate",
+                    "the server lists no client with this certificate",
                     WRONG_TOKEN_DELAY,
                 )
             })?;
@@ -534,7 +536,7 @@ fn identify<'a>(
     Ok(client)
 }
 
-/// The client whose name a certificate has.
+/// The client whose certificate this is: it has the client's name, and its entry has this one.
 fn by_certificate<'a>(
     clients: &'a Clients,
     certificate: &CertificateDer<'_>,
@@ -542,7 +544,9 @@ fn by_certificate<'a>(
     let parsed = ParsedCertificate::try_from(certificate).ok()?;
     clients.iter().find(|client| {
         let name = ServerName::try_from(client.name.as_str());
-        name.is_ok_and(|name| rustls::client::verify_server_name(&parsed, &name).is_ok())
+        let has_name =
+            name.is_ok_and(|name| rustls::client::verify_server_name(&parsed, &name).is_ok());
+        has_name && client.has_certificate(certificate)
     })
 }
 

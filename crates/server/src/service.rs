@@ -11,7 +11,7 @@ use http_body::{Body, Frame};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::header::{CONTENT_LENGTH, HeaderMap, RANGE};
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use tabane_storage::buffer::{self, Buffer};
 use tabane_storage::protocol::{self, Operation};
 use tabane_storage::{
@@ -55,9 +55,10 @@ impl Service {
     where
         B: Body<Data = Bytes> + Unpin,
     {
+        let method = request.method().clone();
         let response = match self.act(who, request).await {
             Ok(response) => response,
-            Err(error) => refusal(&error),
+            Err(error) => refusal(&method, &error),
         };
         if response.status().is_success() {
             self.counters.requests.add(1)
@@ -427,9 +428,14 @@ fn length(told: Option<u64>) -> Result<u64> {
 }
 
 /// The answer to a request that is refused, with the error among its extensions.
-pub fn refusal(error: &StorageError) -> Response<Answer> {
+pub fn refusal(method: &Method, error: &StorageError) -> Response<Answer> {
     let (status, kind) = protocol::of_kind(error.kind());
-    let mut response = Response::new(full(error.to_string()));
+    let sentence = match *method {
+        // What answers this has no body.
+        Method::HEAD => String::new(),
+        _ => error.to_string(),
+    };
+    let mut response = Response::new(full(sentence));
     *response.status_mut() = StatusCode::from_u16(status).expect("it is in the table");
     let headers = response.headers_mut();
     headers.insert(protocol::ERROR, kind.parse().expect("it is a word"));

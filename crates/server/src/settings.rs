@@ -171,11 +171,9 @@ pub fn add(folder: &Path, mut client: Client, is_certificate: bool) -> Result<Pr
     }
     let proof = if is_certificate {
         let path = folder.join(format!("{}.pem", client.name));
-        write_new(
-            &path,
-            &issue(folder, &client.name, CERTIFICATE_LIFETIME)?,
-            0o600,
-        )?;
+        let (pem, hash) = issue(folder, &client.name, CERTIFICATE_LIFETIME)?;
+        write_new(&path, &pem, 0o600)?;
+        client.certificate_hash = Some(hash);
         Proof::Certificate(path)
     } else {
         let (token, hash) = clients::new_token();
@@ -188,11 +186,11 @@ pub fn add(folder: &Path, mut client: Client, is_certificate: bool) -> Result<Pr
     Ok(proof)
 }
 
-/// A certificate of a client and its key, in PEM.
+/// A certificate of a client and its key, in PEM, and the BLAKE3 of the certificate in DER.
 ///
 /// # Errors
 /// When the authority's key cannot be read.
-pub fn issue(folder: &Path, client: &str, lifetime: Duration) -> Result<String> {
+pub fn issue(folder: &Path, client: &str, lifetime: Duration) -> Result<(String, [u8; 32])> {
     let path = folder.join(AUTHORITY_KEY);
     let pem = fs::read_to_string(&path).map_err(|error| {
         let text = format!("cannot read {}: {error}", path.display());
@@ -206,7 +204,8 @@ pub fn issue(folder: &Path, client: &str, lifetime: Duration) -> Result<String> 
     params.use_authority_key_identifier_extension = true;
     let key = KeyPair::generate().map_err(failed)?;
     let certificate = params.signed_by(&key, &issuer).map_err(failed)?;
-    Ok(certificate.pem() + &key.serialize_pem())
+    let hash = *blake3::hash(certificate.der()).as_bytes();
+    Ok((certificate.pem() + &key.serialize_pem(), hash))
 }
 
 /// The contents of the authority's certificate. Those that it signs repeat its name and the

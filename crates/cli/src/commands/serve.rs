@@ -148,6 +148,7 @@ impl Serve {
                     repositories,
                     quota,
                     token_hash: None,
+                    certificate_hash: None,
                 };
                 add(global, &settings, client, certificate)
             }

@@ -125,6 +125,7 @@ pub fn client(name: &str, role: Role, repository: &str) -> Client {
         repositories: vec![repository.to_owned()],
         quota: None,
         token_hash: None,
+        certificate_hash: None,
     }
 }
 
@@ -157,6 +158,8 @@ pub struct Answer {
     pub status: u16,
     /// The kind of error.
     pub kind: Option<String>,
+    /// Bytes of the body.
+    pub body_len: usize,
 }
 
 /// The body of a request.
@@ -231,10 +234,11 @@ impl Raw {
         let response = self.sender.send_request(request).await.ok()?;
         let (head, body) = response.into_parts();
         let kind = head.headers.get(protocol::ERROR);
-        body.collect().await.ok()?;
+        let body_len = body.collect().await.ok()?.to_bytes().len();
         Some(Answer {
             status: head.status.as_u16(),
             kind: kind.map(|kind| kind.to_str().unwrap().to_owned()),
+            body_len,
         })
     }
 }

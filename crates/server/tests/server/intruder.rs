@@ -200,6 +200,7 @@ async fn try_all(
                     Some(answer) => {
                         let is_own = repository == "laptop";
                         assert!(is_own || answer.status >= 400, "{method} {whole}");
+                        assert!(method != "HEAD" || answer.body_len == 0, "{whole}");
                         answer.status.to_string()
                     }
                     None => {

@@ -10,6 +10,7 @@ use futures_util::{StreamExt, stream};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use rustix::process::{Resource, getrlimit, setrlimit};
+use tabane_server::clients::Client;
 use tabane_server::{Role, settings};
 use tabane_storage::{Name, ObjectKind, ServerCredentials, Storage, StorageErrorKind, object_id};
 
@@ -106,7 +107,7 @@ fn certificates_that_have_expired_are_refused() {
         bed.storage_with(credentials, "laptop").create()
     };
     with(fs::read(settings.join("laptop.pem")).unwrap()).unwrap();
-    let expired = settings::issue(&settings, "laptop", Duration::ZERO).unwrap();
+    let (expired, _) = settings::issue(&settings, "laptop", Duration::ZERO).unwrap();
     thread::sleep(Duration::from_millis(2100));
     let error = with(expired.into_bytes()).unwrap_err();
     assert_eq!(error.kind(), StorageErrorKind::Unauthorized, "{error}");
@@ -121,9 +122,48 @@ fn certificates_that_have_expired_are_refused() {
         thread::sleep(Duration::from_millis(10));
     }
     // One that is good, of a client that is not listed.
-    let unlisted = settings::issue(&settings, "desktop", Duration::from_secs(3600)).unwrap();
+    let hour = Duration::from_secs(3600);
+    let (unlisted, _) = settings::issue(&settings, "desktop", hour).unwrap();
     let error = with(unlisted.into_bytes()).unwrap_err();
     assert!(error.to_string().contains("lists no client"), "{error}");
+}
+
+/// A certificate that was stolen stays out when its client gets another one, or a token.
+#[test]
+fn a_client_has_the_certificate_of_its_entry_and_no_other() {
+    let bed = Bed::new(&[("desktop", Role::Append, "desktop")]);
+    let settings = bed.settings();
+    let hour = Duration::from_secs(3600);
+    let (first, hash) = settings::issue(&settings, "laptop", hour).unwrap();
+    let (second, _) = settings::issue(&settings, "laptop", hour).unwrap();
+    let (of_desktop, _) = settings::issue(&settings, "desktop", hour).unwrap();
+    let kind_of_answer = |pem: &str, repository: &str| {
+        let credentials = ServerCredentials::default().certificate(pem.as_bytes().to_vec());
+        let answer = bed
+            .storage_with(credentials, repository)
+            .list(ObjectKind::Key);
+        answer.err().map(|error| error.kind())
+    };
+    let refused = Some(StorageErrorKind::Unauthorized);
+    let clients = settings::clients(&settings);
+    let before = fs::read_to_string(&clients).unwrap();
+    let list_laptop = |certificate_hash| {
+        let laptop = Client {
+            certificate_hash,
+            ..client("laptop", Role::Append, "laptop")
+        };
+        fs::write(&clients, format!("{before}{}", laptop.entry())).unwrap();
+        thread::sleep(Duration::from_millis(1500));
+    };
+    list_laptop(Some(hash));
+    assert_ne!(kind_of_answer(&first, "laptop"), refused);
+    assert_eq!(kind_of_answer(&second, "laptop"), refused);
+    // The client has a token and no certificate.
+    assert_eq!(kind_of_answer(&of_desktop, "desktop"), refused);
+    // Whoever signs the certificates says which are good.
+    list_laptop(None);
+    assert_ne!(kind_of_answer(&first, "laptop"), refused);
+    assert_ne!(kind_of_answer(&second, "laptop"), refused);
 }
 
 #[test]

@@ -290,8 +290,8 @@ fn explain(error: &reqwest::Error) -> StorageError {
     }
     if first.contains("certificate") {
         let text = format!(
-            "{what}: if the server is the right one, add its authority to the system's \
-             certificates or name its file in SSL_CERT_FILE"
+            "{what}: if the server is the right one, name the file with its authority in \
+             TABANE_CACERT or --cacert"
         );
         return StorageError::new(StorageErrorKind::Permanent, text);
     }

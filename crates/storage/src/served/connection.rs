@@ -202,7 +202,7 @@ fn explain(error: &(dyn std::error::Error + 'static)) -> StorageError {
         Some(rustls::Error::InvalidCertificate(why)) => {
             let text = format!(
                 "the server's certificate is not accepted ({why}): if the server is the right one, \
-                 add its authority to the system's certificates or name its file in SSL_CERT_FILE"
+                 name the file with its authority in TABANE_CACERT or --cacert"
             );
             StorageError::new(StorageErrorKind::Permanent, text)
         }

@@ -52,6 +52,7 @@ impl Clients {
                 repositories: vec![REPOSITORY.to_owned()],
                 quota: None,
                 token_hash: None,
+                certificate_hash: None,
             };
             match settings::add(&folder, client, false).unwrap() {
                 Proof::Token(token) => token,
