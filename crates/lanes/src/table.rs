@@ -7,18 +7,18 @@ use crate::vector::{STATE_WORDS_MAX, State};
 use crate::{arch, peak, schedule};
 
 macro_rules! table {
-    ($($variant:ident = $kernel:path, $name:literal;)*) => {
+    ($($variant:ident = $kernel:path, blocks of $blocks:path, $name:literal;)*) => {
         static TABLE: [Entry; Algorithm::ALL.len()] = [$(Entry {
             algorithm: Algorithm::$variant,
             name: $name,
             digest_len: <$kernel as Kernel>::DIGEST_LEN,
             block_len: <$kernel as Kernel>::BLOCK,
-            count: peak::count::<$kernel>,
-            lane_kernels: |backend| arch::lane_kernels::<$kernel>(backend, Algorithm::$variant),
+            count: peak::count::<$blocks>,
+            lane_kernels: |backend| arch::lane_kernels::<$blocks>(backend, Algorithm::$variant),
             hash_many: schedule::hash_many::<$kernel>,
             big_endian: <$kernel as Kernel>::BIG_ENDIAN,
             initial: || State::new(<$kernel as Kernel>::INITIAL),
-            one: |backend| arch::one::<$kernel>(backend, Algorithm::$variant),
+            one: |backend| arch::one::<$blocks>(backend, Algorithm::$variant),
             digest: |state| schedule::digest::<$kernel>(state.words()),
             update_many: schedule::update_many::<$kernel>,
             finish_many: schedule::finish_many::<$kernel>,
@@ -31,14 +31,14 @@ macro_rules! table {
     };
 }
 
-// In the order of `Algorithm`.
+// In the order of `Algorithm`. Algorithms that do the same with a block share the code for it.
 table! {
-    Md5 = md5::Md5, "md5";
-    Sha1 = sha1::Sha1, "sha1";
-    Sha224 = sha2::Sha224, "sha224";
-    Sha256 = sha2::Sha256, "sha256";
-    Sha384 = sha2::Sha384, "sha384";
-    Sha512 = sha2::Sha512, "sha512";
+    Md5 = md5::Md5, blocks of md5::Md5, "md5";
+    Sha1 = sha1::Sha1, blocks of sha1::Sha1, "sha1";
+    Sha224 = sha2::Sha224, blocks of sha2::Sha256, "sha224";
+    Sha256 = sha2::Sha256, blocks of sha2::Sha256, "sha256";
+    Sha384 = sha2::Sha384, blocks of sha2::Sha512, "sha384";
+    Sha512 = sha2::Sha512, blocks of sha2::Sha512, "sha512";
 }
 
 const _: () = {
