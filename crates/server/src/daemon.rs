@@ -63,6 +63,8 @@ const STREAMS_MAX: u32 = 64;
 const STREAM_WINDOW_LEN: u32 = 4 << 20;
 const CONNECTION_WINDOW_LEN: u32 = 16 << 20;
 
+/// Characters of a refusal that are logged.
+const REFUSAL_LEN_MAX: usize = 500;
 /// Bytes of a frame that the server takes, and of all headers of a request.
 const FRAME_LEN_MAX: u32 = 256 << 10;
 const HEADERS_LEN_MAX: u32 = 16 << 10;
@@ -424,7 +426,9 @@ async fn answer(
         && let Some(error) = response.extensions().get::<StorageError>()
         && peer.refusals.fetch_add(1, Ordering::Relaxed) < REFUSALS_TOLD_MAX
     {
-        (shared.log)(&format!("{}: refused: {error}", peer.address.ip()));
+        // A name that is none may be as long as a request.
+        let why: String = error.to_string().chars().take(REFUSAL_LEN_MAX).collect();
+        (shared.log)(&format!("{}: refused: {why}", peer.address.ip()));
     }
     response
 }

@@ -247,9 +247,9 @@ impl Repository {
         };
         if counted.bytes.saturating_add(len) > quota {
             let text = format!(
-                "the quota of {} MiB is used up: the repository has {} MiB",
-                quota >> 20,
-                counted.bytes >> 20
+                "the quota of {quota} bytes is used up: the repository has {}, and {len} are to be \
+                 added",
+                counted.bytes
             );
             return Err(StorageError::new(StorageErrorKind::Full, text));
         }

@@ -1,7 +1,7 @@
 //! The folder with a server's certificates and clients, and the making of them.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -238,7 +238,11 @@ fn write_new(path: &Path, text: &str, mode: u32) -> Result<()> {
         file.sync_all()
     };
     write().map_err(|error| {
-        let text = format!("cannot write {}: {error}", path.display());
+        let hint = match error.kind() {
+            ErrorKind::AlreadyExists => "; move it away if it is not needed any more",
+            _ => "",
+        };
+        let text = format!("cannot write {}: {error}{hint}", path.display());
         StorageError::new(error.kind().into(), text)
     })
 }

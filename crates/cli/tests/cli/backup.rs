@@ -141,7 +141,7 @@ fn a_directory_is_stored_under_another_path() {
     assert_eq!(paths[0], "/srv");
     assert!(!listed.stdout.contains(&source));
     let again = bed
-        .backup(&["--as-path", "/srv/data", "--json"])
+        .backup(&["--set-path", "/srv/data", "--json"])
         .succeeds()
         .last_json();
     assert_eq!(again["files_unmodified"], 5);
