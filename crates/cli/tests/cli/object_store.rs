@@ -374,7 +374,7 @@ fn a_certificate_is_checked() {
         return;
     };
     let url = gateway.url(BUCKET, "p");
-    tabane(&bed, &url, ["init"]).fails(1, "in TABANE_CACERT or --cacert");
+    tabane(&bed, &url, ["init"]).fails(1, "in TABANE_CACERT");
     let trusting =
         |args: &[&str]| run(command(&bed, &url, args).env("SSL_CERT_FILE", &certificate));
     trusting(&["init"]).succeeds();

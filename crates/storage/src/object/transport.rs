@@ -291,7 +291,7 @@ fn explain(error: &reqwest::Error) -> StorageError {
     if first.contains("certificate") {
         let text = format!(
             "{what}: if the server is the right one, name the file with its authority in \
-             TABANE_CACERT or --cacert"
+             TABANE_CACERT"
         );
         return StorageError::new(StorageErrorKind::Permanent, text);
     }

@@ -202,7 +202,7 @@ fn explain(error: &(dyn std::error::Error + 'static)) -> StorageError {
         Some(rustls::Error::InvalidCertificate(why)) => {
             let text = format!(
                 "the server's certificate is not accepted ({why}): if the server is the right one, \
-                 name the file with its authority in TABANE_CACERT or --cacert"
+                 name the file with its authority in TABANE_CACERT"
             );
             StorageError::new(StorageErrorKind::Permanent, text)
         }
