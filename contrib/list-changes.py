@@ -70,10 +70,11 @@ def lines_of(*commands):
     for command in commands:
         source = running[-1].stdout if running else subprocess.DEVNULL
         running.append(subprocess.Popen(command, stdin=source, stdout=subprocess.PIPE))
-        if source != subprocess.DEVNULL:
-            source.close()
     yield from running[-1].stdout
     for command, process in zip(commands, running):
+        # One that ends before its source does would kill it, if nobody else had the pipe open.
+        while process.stdout.read(1 << 16):
+            pass
         if process.wait() != 0:
             sys.exit(f"list-changes.py: {command[0]} {command[1]} failed: do not use this list")
 

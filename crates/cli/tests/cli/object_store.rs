@@ -323,7 +323,7 @@ fn an_outage_is_waited_for_and_then_told() {
         ran.fails(1, says);
         let took = start.elapsed();
         assert!(
-            took >= Duration::from_secs(1) && took < Duration::from_secs(4),
+            took >= Duration::from_secs(1) && took < Duration::from_secs(20),
             "{took:?}"
         );
     }
