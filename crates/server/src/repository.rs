@@ -27,6 +27,9 @@ const OWN_OBJECTS_MAX: usize = 4096;
 /// of them.
 const TRANSIENT_MAX: usize = 1000;
 
+/// As many of them fill the room of clients that only read: they cannot stop backups.
+const TRANSIENT_OF_READERS_MAX: usize = TRANSIENT_MAX / 2;
+
 /// Bytes of such an object, unless an admin puts it.
 const TRANSIENT_LEN_MAX: u64 = 1 << 20;
 
@@ -216,7 +219,11 @@ impl Repository {
                 .storage
                 .list(name.kind)
                 .map_or(0, |listed| listed.len());
-            if there >= TRANSIENT_MAX {
+            let most = match who.role {
+                Role::Read => TRANSIENT_OF_READERS_MAX,
+                _ => TRANSIENT_MAX,
+            };
+            if there >= most {
                 let text = format!(
                     "there are {there} objects of clients at work in {}: somebody with the role \
                      admin must remove those of dead ones",
@@ -225,7 +232,13 @@ impl Repository {
                 return Err(StorageError::new(StorageErrorKind::Full, text));
             }
         }
-        self.reserve(who, len)?;
+        // What frees space says first what it is about to remove.
+        let frees_space = !matches!(
+            name.kind,
+            ObjectKind::Pack | ObjectKind::Unverified | ObjectKind::Snapshot
+        );
+        let quota = who.quota.filter(|_| who.role < Role::Admin || !frees_space);
+        self.reserve(quota, len)?;
         Ok(Room {
             repository: Arc::clone(self),
             len,
@@ -233,9 +246,9 @@ impl Repository {
     }
 
     /// Takes room for an object from the quota.
-    fn reserve(&self, who: &Who, len: u64) -> Result<()> {
+    fn reserve(&self, quota: Option<u64>, len: u64) -> Result<()> {
         let mut usage = lock(&self.usage);
-        let Some(quota) = who.quota else {
+        let Some(quota) = quota else {
             if let Some(usage) = &mut *usage {
                 usage.bytes += len;
             }

@@ -64,6 +64,11 @@ impl Remote {
         runtime.block_on(future)
     }
 
+    /// Notes that it is the right server, though it refuses for now.
+    pub fn reached(&self) {
+        self.outages.reached();
+    }
+
     /// Waits for an operation, which is retried after retryable failures.
     pub fn run<T>(&self, operation: impl AsyncFnMut(Attempt) -> Result<T>) -> Result<T> {
         self.block_on(self.persist(operation))

@@ -76,6 +76,11 @@ impl Outages {
         }
     }
 
+    /// Notes that it is the right server, though it refuses for now.
+    pub fn reached(&self) {
+        lock(&self.state).reached = true;
+    }
+
     /// Reports an outage once, after [`UNTOLD_OUTAGE_MAX`]. Returns whether the server was ever
     /// reached.
     fn failed(&self, failure: &StorageError, now: Instant) -> bool {
@@ -180,6 +185,14 @@ mod tests {
             took >= Duration::from_secs(300) && took < Duration::from_secs(311),
             "{took:?}"
         );
+    }
+
+    #[test]
+    fn a_server_that_refuses_for_now_gets_all_the_patience() {
+        let outages = outages(&Arc::default());
+        outages.reached();
+        let took = persist(&outages, Instant::now());
+        assert!(took >= Duration::from_secs(300), "{took:?}");
     }
 
     #[test]

@@ -368,6 +368,9 @@ impl Answer<'_> {
         let (head, body) = self.response.into_parts();
         let kind = head.headers.get(protocol::ERROR);
         let kind = kind.and_then(|name| protocol::kind(name.to_str().ok()?));
+        if kind.is_some() {
+            self.storage.remote.reached();
+        }
         let said = Limited::new(body, protocol::SENTENCE_LEN_MAX).collect();
         let said = match tokio::time::timeout(SILENCE_MAX, said).await {
             Ok(Ok(said)) => String::from_utf8_lossy(&said.to_bytes()).into_owned(),
