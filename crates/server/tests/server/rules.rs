@@ -211,6 +211,42 @@ fn runtime() -> &'static tokio::runtime::Runtime {
     RUNTIME.get_or_init(crate::bed::runtime)
 }
 
+/// A client of `laptop` that is called as its role is.
+fn who(role: Role, quota: Option<u64>) -> Who {
+    Who {
+        name: role.to_string(),
+        role,
+        repositories: Some(vec!["laptop".to_owned()]),
+        quota,
+        session: None,
+    }
+}
+
+/// The status of the answer to a put.
+fn put(service: &Service, who: Who, kind: ObjectKind, content: Vec<u8>) -> u16 {
+    let name = Name::new(kind, object_id(&[&content]));
+    let request = request_with(Operation::Put(name), 0, content);
+    let answer = runtime().block_on(service.answer(who, request));
+    answer.status().as_u16()
+}
+
+fn request_with(operation: Operation, session: u8, content: Vec<u8>) -> Request<Full<Bytes>> {
+    let session = hex::encode([session; protocol::SESSION_LEN]);
+    let request = Request::builder()
+        .method(operation.method())
+        .uri(operation.path("laptop"))
+        .header(protocol::SESSION, session)
+        .header("content-length", content.len());
+    request.body(Full::new(content.into())).unwrap()
+}
+
+/// A service of the repository `laptop`, which is made.
+fn service_in(dir: &std::path::Path) -> Service {
+    let laptop = tabane_storage::LocalStorage::new(dir.join("laptop"));
+    tabane_storage::Storage::create(&laptop).unwrap();
+    Service::new(Realm::named(dir))
+}
+
 fn request(step: &Step) -> Request<Full<Bytes>> {
     let (operation, body) = match step.act {
         Act::Put(kind, number, is_wrong) => {
@@ -226,16 +262,52 @@ fn request(step: &Step) -> Request<Full<Bytes>> {
         Act::Stat(kind, number) => (Operation::Stat(name(kind, number)), Vec::new()),
         Act::List(kind) => (Operation::List(kind), Vec::new()),
     };
-    let session = hex::encode([step.session; protocol::SESSION_LEN]);
-    let mut request = Request::builder()
-        .method(operation.method())
-        .uri(operation.path("laptop"))
-        .header(protocol::SESSION, session)
-        .header("content-length", body.len());
+    let mut request = request_with(operation, step.session, body);
     if let Act::Get(_, _, Some((start, len))) = step.act {
-        request = request.header("range", format!("bytes={start}-{}", start + len - 1));
+        let range = format!("bytes={start}-{}", start + len - 1);
+        request
+            .headers_mut()
+            .insert("range", range.parse().unwrap());
     }
-    request.body(Full::new(body.into())).unwrap()
+    request
+}
+
+#[test]
+fn readers_leave_room_for_the_records_of_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let service = service_in(dir.path());
+    let record = |number: u32| number.to_le_bytes().to_vec();
+    let added = (0..1000)
+        .take_while(|number| {
+            let content = record(*number);
+            put(&service, who(Role::Read, None), ObjectKind::Client, content) == 201
+        })
+        .count();
+    assert_eq!(added, 500);
+    for (role, status) in [(Role::Read, 507), (Role::Append, 201)] {
+        let content = record(1000 + role as u32);
+        let answered = put(&service, who(role, None), ObjectKind::Client, content);
+        assert_eq!(answered, status, "{role}");
+    }
+}
+
+#[test]
+fn a_full_quota_keeps_no_admin_from_freeing_space() {
+    let dir = tempfile::tempdir().unwrap();
+    let service = service_in(dir.path());
+    let add = |role, kind, content: &str| put(&service, who(role, Some(10)), kind, content.into());
+    assert_eq!(add(Role::Append, ObjectKind::Pack, "ten bytes."), 201);
+    for kind in [
+        ObjectKind::Pack,
+        ObjectKind::Unverified,
+        ObjectKind::Snapshot,
+    ] {
+        assert_eq!(add(Role::Admin, kind, "more"), 507, "{kind:?}");
+    }
+    for kind in [ObjectKind::Client, ObjectKind::Pending, ObjectKind::Index] {
+        assert_eq!(add(Role::Append, kind, "what an append client adds"), 507);
+        assert_eq!(add(Role::Admin, kind, "what a prune adds"), 201, "{kind:?}");
+    }
 }
 
 proptest! {
@@ -244,19 +316,10 @@ proptest! {
     #[test]
     fn the_server_keeps_the_rules(steps in prop::collection::vec(step(), 1..60)) {
         let dir = tempfile::tempdir().unwrap();
-        let service = Service::new(Realm::named(dir.path()));
+        let service = service_in(dir.path());
         let mut model = Model::default();
-        let setup = tabane_storage::LocalStorage::new(dir.path().join("laptop"));
-        tabane_storage::Storage::create(&setup).unwrap();
         for step in &steps {
-            let who = Who {
-                name: step.role.to_string(),
-                role: step.role,
-                repositories: Some(vec!["laptop".to_owned()]),
-                quota: None,
-                session: None,
-            };
-            let answer = runtime().block_on(service.answer(who, request(step)));
+            let answer = runtime().block_on(service.answer(who(step.role, None), request(step)));
             let status = answer.status().as_u16();
             prop_assert_eq!(status, model.expect(step), "{:?}", step);
             let body = runtime().block_on(answer.into_body().collect()).unwrap().to_bytes();
