@@ -39,8 +39,9 @@ or if-changed.
 
 What the snapshot does not have stays, unless --delete is given. That deletes also what the backup \
 left out by --exclude; restore with the same --exclude to keep it. Directories of which the \
-snapshot has only a part, those above the paths that were backed up, lose nothing. If an entry \
-cannot be restored, nothing is deleted.
+snapshot has only a part, those above the paths that were backed up, lose nothing, nor does a \
+mounted file system of which it has nothing. If an entry cannot be restored, or the backup could \
+not read one, nothing is deleted.
 
 Owners and groups are found by their names, where this machine has them; root is always number 0. \
 File flags (immutable, append, nodump) are set last; immutable and append need root's rights. A \

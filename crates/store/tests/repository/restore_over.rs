@@ -5,6 +5,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use crate::common::mount::Mount;
 use crate::common::tree::{random_bytes, set_mtime, small_tree, write};
 use crate::common::{
     Place, back_up, compare, id, is_root, not_checked, restore_observed, restore_options,
@@ -13,7 +14,7 @@ use crate::common::{
 use tabane_store::Error;
 use tabane_store::IncludeOptions;
 use tabane_store::backup::Backup;
-use tabane_store::restore::RestoreSummary;
+use tabane_store::restore::{Overwrite, RestoreSummary};
 use tabane_store::{Outcome, Progress};
 
 /// A source that was backed up and restored once.
@@ -160,6 +161,83 @@ fn a_full_directory_in_the_place_of_a_file_is_reported() {
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].0.ends_with("random"));
     assert_eq!(fs::read(restored.at("random/precious")).unwrap(), b"x");
+    // A dry run says the same.
+    let (would, would_warn) = restore_observed(
+        &restored.place.repository,
+        id(&restored.made),
+        restored.place.source_into(&restored.target).dry_run(true),
+    );
+    assert_eq!((would.errors, would_warn), (1, warnings));
+}
+
+#[test]
+fn directories_that_stay_keep_their_mode() {
+    let restored = Restored::new(|source| small_tree(source, 8));
+    let modes = [("many", 0o2775), ("", 0o751), ("many/0", 0o2555)];
+    for (name, mode) in modes {
+        fs::set_permissions(restored.at(name), Permissions::from_mode(mode)).unwrap();
+    }
+    let lost = fs::read_dir(restored.at("many/0")).unwrap().next();
+    let lost = lost.unwrap().unwrap().path();
+    for overwrite in [Overwrite::Never, Overwrite::IfNewer] {
+        // Whoever lacks rights to the directory cannot remove anything in it.
+        let give = |mode| {
+            fs::set_permissions(restored.at("many/0"), Permissions::from_mode(mode)).unwrap();
+        };
+        give(0o2755);
+        fs::remove_file(&lost).unwrap();
+        give(0o2555);
+        let options = restored.place.source_into(&restored.target);
+        let options = options.overwrite(overwrite);
+        let summary = restore_with(&restored.place.repository, id(&restored.made), options);
+        assert_eq!(summary.created, 1);
+        for (name, mode) in modes {
+            let there = fs::metadata(restored.at(name)).unwrap();
+            assert_eq!(there.mode() & 0o7777, mode, "{name} {overwrite:?}");
+        }
+    }
+}
+
+#[test]
+fn what_the_backup_could_not_read_is_not_deleted() {
+    let restored = Restored::new(|source| small_tree(source, 8));
+    write(restored.at("unreadable"), b"x");
+    let repository = &restored.place.repository;
+    let id = id(&restored.made);
+    let mut snapshot = repository.load_snapshot(id).unwrap();
+    let mut restore = |errors| {
+        snapshot.summary.errors = errors;
+        let options = restored.place.source_into(&restored.target).delete(true);
+        repository.restore(options, id, &snapshot).unwrap().deleted
+    };
+    assert_eq!(restore(1), 0);
+    assert!(restored.at("unreadable").exists());
+    assert_eq!(restore(0), 1);
+}
+
+#[test]
+fn what_is_mounted_where_the_snapshot_has_nothing_is_not_deleted() {
+    let restored = Restored::new(|source| {
+        small_tree(source, 8);
+        fs::create_dir(source.join("mounted")).unwrap();
+        write(source.join("full/file"), b"x");
+    });
+    let names = ["mounted", "full"];
+    let mounts = names.map(|name| Mount::tmpfs(&restored.at(name), "1m"));
+    if mounts.iter().any(Option::is_none) {
+        return;
+    }
+    for name in names {
+        write(restored.at(name).join("other"), b"x");
+    }
+    let options = restored.place.source_into(&restored.target).delete(true);
+    let (summary, warnings) =
+        restore_observed(&restored.place.repository, id(&restored.made), options);
+    // What the snapshot has something of was not left out because it was mounted.
+    assert_eq!((summary.deleted, summary.errors), (1, 0));
+    assert!(restored.at("mounted/other").exists());
+    assert!(!restored.at("full/other").exists());
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use rustix::fs::{AtFlags, FileType};
 use tabane_files::beneath::{file_type, in_directory};
@@ -11,6 +12,7 @@ use tabane_files::read::{list, open_directory};
 
 use super::run::Run;
 use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
+use tabane_format::snapshot::Snapshot;
 use tabane_patterns::{Includes, Selection};
 use tabane_storage::Outcome;
 
@@ -25,37 +27,56 @@ pub struct Surplus {
 }
 
 /// Deletes `surplus`, and everything in it, as far as it is chosen. Nothing is deleted after an
-/// error: what is there may be all that is left.
-pub fn delete_all(run: &Run, target: &OwnedFd, includes: &Includes, surplus: &[Surplus]) {
+/// error, in the backup or now: what is there may be all that is left.
+pub fn delete_all(
+    run: &Run,
+    target: &OwnedFd,
+    includes: &Includes,
+    surplus: &[Surplus],
+    snapshot: &Snapshot,
+) {
     if surplus.is_empty() {
         return;
     }
+    let note = |why| {
+        let kept = format!("entries that the snapshot lacks were not deleted, since {why}");
+        run.repository.progress().note(&kept);
+    };
+    if snapshot.summary.errors > 0 {
+        return note("the backup could not read all that was there");
+    }
     with_deep_stack(|| {
         for surplus in surplus {
-            let errors = run
-                .counters
-                .errors
-                .load(std::sync::atomic::Ordering::Relaxed);
-            if run.has_failed() || errors > 0 {
-                let kept = "entries that the snapshot lacks were not deleted, since not all of the \
-                            others could be restored";
-                run.repository.progress().note(kept);
-                return;
+            if run.has_failed() || run.counters.errors.load(Ordering::Relaxed) > 0 {
+                return note("not all of the others could be restored");
             }
             delete(run, target, includes, surplus);
         }
     });
 }
 
-/// Deletes one entry and everything in it, as far as it is chosen.
-pub fn delete(run: &Run, target: &OwnedFd, includes: &Includes, surplus: &Surplus) {
+/// Deletes one entry and everything in it, as far as it is chosen. Says whether nothing is left.
+pub fn delete(run: &Run, target: &OwnedFd, includes: &Includes, surplus: &Surplus) -> bool {
     let deletion = Deletion { run, includes };
     let deleted = in_directory(target, &surplus.below, |directory, name| {
         deletion.entry(directory, name, surplus, 0)
     });
-    if let Err(error) = deleted {
+    deleted.unwrap_or_else(|error| {
         run.io_error(&surplus.below, "delete", error);
-    }
+        false
+    })
+}
+
+/// Whether a directory is on another file system than the one that it is in.
+pub fn is_mount_point(above: BorrowedFd<'_>, directory: BorrowedFd<'_>) -> io::Result<bool> {
+    let device = |fd| rustix::fs::fstat(fd).map(|stat| stat.st_dev);
+    Ok(device(above)? != device(directory)?)
+}
+
+/// Says that a directory and what is in it stay.
+pub fn warn_of_mount_point(run: &Run, path: &Path) {
+    let why = "another file system is mounted there, and stays";
+    run.repository.progress().warning(path, why);
 }
 
 struct Deletion<'a> {
@@ -113,10 +134,8 @@ impl Deletion<'_> {
         depth: usize,
     ) -> io::Result<bool> {
         let directory = open_directory(above, name)?;
-        let device = |fd| rustix::fs::fstat(fd).map(|stat| stat.st_dev);
-        if device(above)? != device(directory.as_fd())? {
-            let why = "another file system is mounted there, and stays";
-            self.run.repository.progress().warning(below, why);
+        if is_mount_point(above, directory.as_fd())? {
+            warn_of_mount_point(self.run, below);
             return Ok(false);
         }
         if depth == DEPTH_MAX {

@@ -94,7 +94,7 @@ impl Repository {
         total.store(rest.summary.total_bytes, Ordering::Relaxed);
         run.count(&run.counters.restored_bytes, 0);
         if let Some(target) = &target {
-            delete::delete_all(&run, target, &includes, &rest.surplus);
+            delete::delete_all(&run, target, &includes, &rest.surplus, snapshot);
             finish_directories(&run, target, &rest.directories);
             if !run.options.dry_run {
                 if run.options.file_flags {

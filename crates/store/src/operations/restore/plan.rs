@@ -74,6 +74,8 @@ pub struct Directory {
     pub entry: Entry,
     /// What becomes of it; one that is kept gets no attributes.
     pub outcome: Outcome,
+    /// The mode that it had, if it was changed so that entries can be made in it.
+    pub mode_before: Option<Mode>,
 }
 
 /// A further name of something.
@@ -253,6 +255,7 @@ impl Planner<'_, '_> {
                 path: PathBuf::new(),
                 entry: directory,
                 outcome: Outcome::Created,
+                mode_before: None,
             });
         }
         let is_whole = !is_single && above.ancestors().any(|path| self.is_source(path));
@@ -366,13 +369,26 @@ impl Planner<'_, '_> {
         let Some(target) = self.target.as_ref().filter(|_| step.existed) else {
             return;
         };
-        let opened = if step.path.as_os_str().is_empty() {
-            open_directory(target.as_fd(), OsStr::new("."))
+        // What is mounted there may have been left out because of that.
+        let may_be_left_out = entries.is_empty();
+        let listed = if step.path.as_os_str().is_empty() {
+            let directory = open_directory(target.as_fd(), OsStr::new("."));
+            directory.and_then(|directory| read::list(&directory).map(Some))
         } else {
-            in_directory(target, &step.path, open_directory)
+            in_directory(target, &step.path, |above, name| {
+                let directory = open_directory(above, name)?;
+                if may_be_left_out && delete::is_mount_point(above, directory.as_fd())? {
+                    return Ok(None);
+                }
+                read::list(&directory).map(Some)
+            })
         };
-        let names = match opened.and_then(|directory| read::list(&directory)) {
-            Ok(names) => names,
+        let names = match listed {
+            Ok(Some(names)) => names,
+            Ok(None) => {
+                delete::warn_of_mount_point(self.run, &step.path);
+                return;
+            }
             Err(error) => {
                 // Only once it was made, a step is known to be a directory.
                 if step.made {
@@ -420,16 +436,22 @@ impl Planner<'_, '_> {
                     Err(io::Error::other("something else is there, and is to stay"))
                 }
                 (_, Some(target)) if !options.dry_run => make_directory(target, &step.path),
-                (there, _) => Ok(there.as_ref().filter(is_directory).is_some()),
+                (there, _) => Ok(Made {
+                    existed: there.as_ref().filter(is_directory).is_some(),
+                    mode_before: None,
+                }),
             };
-            match made {
-                Ok(existed) => step.existed = existed,
+            let mode_before = match made {
+                Ok(made) => {
+                    step.existed = made.existed;
+                    made.mode_before
+                }
                 Err(error) => {
                     self.run.io_error(&step.path, "make the directory", error);
                     step.entry = Some(entry);
                     return false;
                 }
-            }
+            };
             step.made = true;
             above_existed = step.existed;
             self.rest.summary.directories += 1;
@@ -442,9 +464,29 @@ impl Planner<'_, '_> {
                 path: step.path.clone(),
                 entry,
                 outcome,
+                mode_before,
             });
         }
         true
+    }
+
+    /// Whether the directory in the place of an entry that is none can go: it is empty, or what is
+    /// in it is to be deleted.
+    fn is_free(&self, includes: &Includes, path: &Path, source: &Path, parent: Selection) -> bool {
+        let Some(target) = &self.target else {
+            return true;
+        };
+        if self.run.options.delete {
+            let surplus = Surplus {
+                below: path.to_owned(),
+                path: source.to_owned(),
+                parent,
+            };
+            return delete::delete(self.run, target, includes, &surplus);
+        }
+        let there = in_directory(target, path, open_directory);
+        let names = there.and_then(|directory| read::list(&directory));
+        names.is_ok_and(|names| names.is_empty())
     }
 
     /// Plans an entry that is no directory; `source` is its path in the snapshot, and `parent` what
@@ -464,14 +506,10 @@ impl Planner<'_, '_> {
                 self.run.entry(&path, Outcome::Kept);
                 return;
             }
-            if let (true, Some(_), Some(target)) = (options.delete, there.directory(), &self.target)
-            {
-                let surplus = Surplus {
-                    below: path.clone(),
-                    path: source.to_owned(),
-                    parent,
-                };
-                delete::delete(self.run, target, includes, &surplus);
+            if there.directory().is_some() && !self.is_free(includes, &path, source, parent) {
+                let why = "a directory that is not empty is there: move it away, or delete it";
+                self.run.error(&path, &why);
+                return;
             }
         }
         // Inode numbers are used again, and some file systems make them up: the same content makes
@@ -544,29 +582,53 @@ impl Planner<'_, '_> {
     }
 }
 
+/// What came of the making of a directory.
+struct Made {
+    /// It was there.
+    existed: bool,
+    /// See [`Directory::mode_before`].
+    mode_before: Option<Mode>,
+}
+
 /// Whether there is such a link, pipe or device already.
 fn is_same(directory: BorrowedFd<'_>, name: &OsStr, entry: &Entry) -> bool {
     read::stat(directory, name, false).is_ok_and(|found| found.entry.kind == entry.kind)
 }
 
-/// Makes a directory; true if it was there.
-fn make_directory(target: &OwnedFd, path: &Path) -> io::Result<bool> {
+/// Makes a directory, or makes one that is there usable for its owner.
+fn make_directory(target: &OwnedFd, path: &Path) -> io::Result<Made> {
     in_directory(target, path, |directory, name| {
         match write::create_directory(directory, name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 if file_type(directory, name)? == Some(FileType::Directory) {
-                    // Its owner may have taken its own rights away; in the end it gets those that
-                    // it should have.
-                    let _ = rustix::fs::chmodat(directory, name, Mode::RWXU, AtFlags::empty());
-                    return Ok(true);
+                    return Ok(Made {
+                        existed: true,
+                        mode_before: give_owner_rights(directory, name),
+                    });
                 }
                 remove(directory, name)?;
                 write::create_directory(directory, name)?;
             }
             result => result?,
         }
-        Ok(false)
+        Ok(Made {
+            existed: false,
+            mode_before: None,
+        })
     })
+}
+
+/// Gives the owner of a directory the rights to it that he took from himself, and returns its mode
+/// before that; nothing if he has them, or if they cannot be given.
+fn give_owner_rights(directory: BorrowedFd<'_>, name: &OsStr) -> Option<Mode> {
+    let there = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let mode = Mode::from_raw_mode(there.st_mode);
+    if mode.contains(Mode::RWXU) {
+        return None;
+    }
+    let with_rights = mode | Mode::RWXU;
+    let given = rustix::fs::chmodat(directory, name, with_rights, AtFlags::empty());
+    given.ok().map(|()| mode)
 }
 
 /// Gives the files that have them their further names.
@@ -664,6 +726,13 @@ pub fn finish_directories(run: &Run, target: &OwnedFd, directories: &[Directory]
             for directory in part {
                 if directory.outcome != Outcome::Kept {
                     finish_directory(run, target, &directory.path, &directory.entry);
+                } else if let Some(mode) = directory.mode_before {
+                    let given_back = in_directory(target, &directory.path, |above, name| {
+                        Ok(rustix::fs::chmodat(above, name, mode, AtFlags::empty())?)
+                    });
+                    if let Err(error) = given_back {
+                        run.io_error(&directory.path, "finish", error);
+                    }
                 }
                 run.entry(&directory.path, directory.outcome);
             }
