@@ -75,7 +75,7 @@ impl Selection {
             .iter()
             .map(|name| repository.find_snapshot(name, &filter))
             .collect::<tabane_store::Result<Vec<_>>>()?;
-        found.sort_by_key(|(id, snapshot)| (snapshot.time, *id));
+        found.sort_by_key(|(id, snapshot)| snapshot.order(*id));
         found.dedup_by_key(|(id, _)| *id);
         Ok(Selected {
             snapshots: found,

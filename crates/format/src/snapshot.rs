@@ -1,5 +1,6 @@
 //! Snapshots: what was there at one time.
 
+use std::cmp::Reverse;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -63,6 +64,13 @@ impl Snapshot {
     pub fn group(&self, number: u32) -> Option<&str> {
         let owners = self.owners.as_ref()?;
         owners.groups.get(&number).map(String::as_str)
+    }
+
+    /// What snapshots are sorted by, the latest last: the time. Of those of one time, as of an
+    /// import that was done again, one that lacks less is later, and one that was made of another.
+    pub fn order(&self, id: Id) -> (Timestamp, Reverse<u64>, bool, Id) {
+        let lacking = Reverse(self.summary.errors);
+        (self.time, lacking, self.original.is_some(), id)
     }
 
     /// Adds a tag, unless it has it.

@@ -108,8 +108,8 @@ impl Lister {
                 Err(error) => listed.damaged.push((id, error.clone())),
             }
         }
-        let time = |(id, snapshot): &(Id, Arc<Snapshot>)| (snapshot.time, *id);
-        listed.snapshots.sort_by_key(time);
+        let order = |(id, snapshot): &(Id, Arc<Snapshot>)| snapshot.order(*id);
+        listed.snapshots.sort_by_key(order);
         let ids = listed.snapshots.iter().map(|(id, _)| *id);
         listed.places = ids.enumerate().map(|(place, id)| (id, place)).collect();
         listed

@@ -138,7 +138,7 @@ impl Repository {
         }
         listing
             .snapshots
-            .sort_by_key(|(id, snapshot)| (snapshot.time, *id));
+            .sort_by_key(|(id, snapshot)| snapshot.order(*id));
         Ok(listing)
     }
 

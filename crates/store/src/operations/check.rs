@@ -164,7 +164,7 @@ impl Repository {
             unverified,
             packs,
         } = objects?.count(&run, &mut report);
-        snapshots.sort_by_key(|(id, snapshot)| (snapshot.time, *id));
+        snapshots.sort_by_key(|(id, snapshot)| snapshot.order(*id));
         let (packs, index) =
             check_packs(&run, &contents, &unverified, packs, &removals, &mut report)?;
         report.packs = contents.len() as u64;

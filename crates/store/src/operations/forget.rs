@@ -3,6 +3,7 @@
 //! The rules are restic's. Each rule goes through the snapshots from the newest to the oldest,
 //! independently of the others: a snapshot stays if any rule keeps it.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::str::FromStr;
@@ -257,7 +258,7 @@ pub fn reasons(
             None => newest_first.push(at),
         }
     }
-    newest_first.sort_by_key(|&at| std::cmp::Reverse((group[at].1.time, group[at].0)));
+    newest_first.sort_by_key(|&at| Reverse(group[at].1.order(group[at].0)));
     let Some(latest) = newest_first.first().map(zoned) else {
         return reasons;
     };
@@ -533,6 +534,17 @@ mod tests {
     }
 
     #[test]
+    fn of_one_time_the_snapshot_that_lacks_nothing_stays() {
+        for damaged in [0, 1] {
+            let mut group = at(&["2026-01-01T00:00", "2026-01-01T00:00"]);
+            group[damaged].1.summary.errors = 1;
+            for rule in [last(Period::Each, 1), last(Period::Day, 1)] {
+                assert_eq!(kept(&[rule], &group), [1 - damaged].into());
+            }
+        }
+    }
+
+    #[test]
     fn quarters_and_halves_of_years_are_those_of_the_calendar() {
         let group = at(&[
             "2026-01-01T00:00:00",
@@ -748,7 +760,7 @@ mod tests {
             let more = kept(&[last(period, most + 1)], &group);
             prop_assert!(few.len() <= most as usize);
             prop_assert!(few.is_subset(&more));
-            let newest = (0..group.len()).max_by_key(|&at| (group[at].1.time, group[at].0));
+            let newest = (0..group.len()).max_by_key(|&at| group[at].1.order(group[at].0));
             prop_assert!(most == 0 || newest.is_none_or(|newest| few.contains(&newest)));
             let all = kept(&[Rule::Last(period, Count::Unlimited)], &group);
             prop_assert!(more.is_subset(&all));
