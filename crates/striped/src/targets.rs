@@ -14,8 +14,9 @@ use crate::set::Identity;
 /// Time before a node is asked again after its first failure.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(500);
 
-/// The longest such pause, for a node that fails again and again.
-const RETRY_PAUSE_MAX: Duration = Duration::from_secs(4);
+/// The longest such pause, for a node that fails again and again; within [`RESTART_TIME`] it is
+/// asked more than once.
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Interval at which a thread looks for nodes that are due to be asked again.
 const RETRY_TICK: Duration = Duration::from_millis(250);
