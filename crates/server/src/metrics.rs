@@ -38,7 +38,7 @@ fn answer(path: &str, realm: &Realm, counters: &Counters) -> Response<Answer> {
             0 => (StatusCode::OK, "ok\n".to_owned()),
             damaged => (
                 StatusCode::SERVICE_UNAVAILABLE,
-                format!("{damaged} objects are damaged\n"),
+                format!("damaged objects: {damaged}\n"),
             ),
         },
         _ => (

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use tabane_storage::{Result, StorageError, StorageErrorKind, is_repository_name};
+use tabane_storage::{Name, Result, StorageError, StorageErrorKind, is_repository_name};
 
 use crate::repository::Repository;
 
@@ -71,10 +71,16 @@ impl Realm {
             }
         };
         let mut opened = self.opened.lock().expect("no panic under this lock");
-        let repository = opened
-            .entry(path)
-            .or_insert_with_key(|path| Arc::new(Repository::new(path.clone())));
-        Ok(Arc::clone(repository))
+        if let Some(repository) = opened.get(&path) {
+            return Ok(Arc::clone(repository));
+        }
+        if let Some(outer) = path.ancestors().skip(1).find(|above| is_repository(above)) {
+            let text = format!("{name} is within the repository {}", outer.display());
+            return Err(StorageError::new(StorageErrorKind::Invalid, text));
+        }
+        let repository = Arc::new(Repository::new(path.clone()));
+        opened.insert(path, Arc::clone(&repository));
+        Ok(repository)
     }
 
     /// The repositories that exist now.
@@ -98,6 +104,12 @@ impl Realm {
         });
         found.collect()
     }
+}
+
+/// Whether a folder is a repository, or a target of one.
+fn is_repository(folder: &Path) -> bool {
+    let mut marks = [Name::CONFIG, Name::TARGET].into_iter();
+    marks.any(|name| folder.join(name.path()).exists())
 }
 
 /// An absolute path without links; what is missing at its end has none.
@@ -141,6 +153,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
+    use tabane_storage::Storage;
+
     use super::*;
 
     #[test]
@@ -179,6 +193,22 @@ mod tests {
             realm.find("/etc").err().unwrap().kind(),
             StorageErrorKind::Unauthorized
         );
+    }
+
+    #[test]
+    fn no_repository_is_within_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let realm = Realm::paths(std::slice::from_ref(&root)).unwrap();
+        let find = |path: &str| realm.find(root.join(path).to_str().unwrap());
+        let laptop = find("laptop").unwrap();
+        laptop.storage().create().unwrap();
+        laptop.storage().put(Name::CONFIG, &[b"x"]).unwrap();
+        for inner in ["laptop/inner", "laptop/packs/00/inner"] {
+            let refused = find(inner).err().unwrap();
+            assert_eq!(refused.kind(), StorageErrorKind::Invalid, "{refused}");
+        }
+        assert!(find("laptop").is_ok() && find("desk").is_ok());
     }
 
     #[test]

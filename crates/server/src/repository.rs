@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use tabane_storage::protocol::{Operation, SESSION_LEN};
+use tabane_storage::protocol::{Operation, SESSION_LEN, TAKE_BACK_MAX};
 use tabane_storage::{
     Id, Listed, LocalStorage, Name, ObjectKind, Result, Role, Storage, StorageError,
     StorageErrorKind, object_id,
@@ -15,9 +15,6 @@ use crate::role::{self, Unless};
 
 /// Time after which the bytes of a repository are counted anew: others may work in its folder.
 const COUNT_INTERVAL: Duration = Duration::from_secs(10 * 60);
-
-/// Time in which a client may take back an index object or a snapshot that it has put.
-const TAKE_BACK_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// Sessions that are remembered of each client, and objects of each.
 const SESSIONS_MAX: usize = 64;

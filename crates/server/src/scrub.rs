@@ -70,7 +70,7 @@ impl Scrubber {
                         state.0.insert(name.clone(), Last { ended, damaged });
                         self.save(&state);
                         self.tell(&state);
-                        (self.log)(&format!("{name}: scrubbed, {count} objects are damaged"));
+                        (self.log)(&format!("{name}: scrubbed, damaged objects: {count}"));
                     }
                     Err(error) => (self.log)(&format!("cannot scrub {name}: {error}")),
                 }

@@ -32,6 +32,9 @@ pub const SESSION: &str = "tabane-session";
 /// Random bytes of a session's name.
 pub const SESSION_LEN: usize = 16;
 
+/// Time in which a client can take back an index object or a snapshot that it put.
+pub const TAKE_BACK_MAX: Duration = Duration::from_secs(10 * 60);
+
 /// The header of a refusal that holds its kind; its body is a sentence for a person.
 pub const ERROR: &str = "tabane-error";
 

@@ -609,7 +609,7 @@ fn a_scrub_finds_a_damaged_object_and_says_so() {
         answer
     };
     daemon.start();
-    daemon.says("laptop: scrubbed, 0 objects are damaged");
+    daemon.says("laptop: scrubbed, damaged objects: 0");
     assert!(get("/health").contains(" 200 OK"));
     daemon.kill();
     // It is not due again.
@@ -621,7 +621,7 @@ fn a_scrub_finds_a_damaged_object_and_says_so() {
     bytes[50] ^= 1;
     fs::write(&snapshot, bytes).expect("written");
     daemon.start();
-    daemon.says("laptop: scrubbed, 1 objects are damaged");
+    daemon.says("laptop: scrubbed, damaged objects: 1");
     let name = snapshot.file_name().expect("a name").to_string_lossy();
     daemon.says(&format!("snapshots/{name} is damaged"));
     assert!(get("/health").contains(" 503 "));
@@ -632,7 +632,7 @@ fn a_scrub_finds_a_damaged_object_and_says_so() {
     );
     // A restart does not forget it.
     daemon.restart();
-    while !get("/health").contains("1 objects are damaged") {
+    while !get("/health").contains("damaged objects: 1") {
         thread::sleep(Duration::from_millis(20));
     }
 }

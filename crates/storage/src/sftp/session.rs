@@ -250,7 +250,11 @@ pub fn refusal(reply: Reply) -> StorageError {
         Reply::Status(packet::PERMISSION_DENIED, _) => StorageErrorKind::Denied.into(),
         Reply::Status(packet::UNSUPPORTED, _) => StorageErrorKind::Unsupported.into(),
         Reply::Status(_, said) => {
-            let text = format!("the server says: {said}");
+            let mut text = format!("the server says: {said}");
+            // All that OpenSSH says of most errors.
+            if said == "Failure" {
+                text += " (is its disk full or read-only, or a quota used up?)";
+            }
             StorageError::new(StorageErrorKind::Permanent, text)
         }
         _ => malformed(),

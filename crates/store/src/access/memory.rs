@@ -20,6 +20,7 @@ use std::time::SystemTime;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use tabane_storage::protocol::TAKE_BACK_MAX;
 use tabane_storage::{Id, Listed, ObjectKind, random};
 use zeroize::Zeroizing;
 
@@ -243,15 +244,24 @@ impl Memory {
         let before = before.unwrap_or_default();
         let list = |kind| repository.list_with_times(kind);
         // A snapshot counts as seen when it is confirmed: it was listed, then no pending object
-        // that is older than it, and is still there.
+        // that is older than it, and is still there. Of a server it must be so old that a client
+        // that may only add can no longer take it back: whoever stole its key could otherwise make
+        // a forged snapshot look lost.
         let first = list(ObjectKind::Snapshot)?;
         let pending = list(ObjectKind::Pending)?;
         let listed = list(ObjectKind::Snapshot)?;
         let oldest = pending.iter().map(|pending| pending.modified).min();
         let there: BTreeSet<Id> = listed.iter().map(|listed| listed.id).collect();
+        // The server's clock may be ahead.
+        let times = first.iter().chain(&pending).map(|listed| listed.modified);
+        let latest = times.fold(SystemTime::now(), SystemTime::max);
         let is_confirmed = |snapshot: &&Listed| {
-            let before = |oldest: SystemTime| snapshot.modified < oldest;
-            oldest.is_none_or(before) && there.contains(&snapshot.id)
+            let is_older = |oldest: SystemTime| snapshot.modified < oldest;
+            let age = latest.duration_since(snapshot.modified);
+            oldest.is_none_or(is_older)
+                && there.contains(&snapshot.id)
+                && (before.snapshots.contains(&snapshot.id)
+                    || age.is_ok_and(|age| age >= TAKE_BACK_MAX))
         };
         let mut now = Seen {
             count: before.count + 1,

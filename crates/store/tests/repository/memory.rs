@@ -12,7 +12,9 @@ use tabane_store::{Error, Memory, PruneOptions, Repository, Rollback};
 use super::write_only::{Bed, writer_password};
 use crate::common::memory::{MemoryStorage, Objects};
 use crate::common::tree::write;
-use crate::common::{Recorder, backup_options, id, init_options, init_with, password};
+use crate::common::{
+    Place, Recorder, back_up, backup_options, id, init_options, init_with, password,
+};
 
 /// The repository as a machine of this name sees it, opened anew.
 fn machine(bed: &Bed, name: &str) -> Arc<Repository> {
@@ -229,6 +231,34 @@ fn what_was_never_confirmed_is_not_missed() {
     bed.storage.remove(name);
     bed.storage.remove(Name::new(ObjectKind::Pending, pending));
     assert_quiet(&machine(&bed, "looks"));
+}
+
+/// A server lets a client that may only add take back what it has just put.
+#[test]
+fn what_was_just_put_may_go_again() {
+    let place = Place::new();
+    write(place.source.join("file"), b"x");
+    let made = id(&back_up(&place.repository, &[&place.source]));
+    let path = place
+        .path("repository")
+        .join(Name::new(ObjectKind::Snapshot, made).path());
+    let (hidden, state) = (place.path("hidden"), Memory::new(place.path("state")));
+    let compare = || {
+        let repository = Repository::clone(&place.repository).with_memory(state.clone());
+        let (_, rolled_back, said) = check(&Arc::new(repository));
+        (rolled_back, said)
+    };
+    assert_eq!(compare().0, 0);
+    fs::rename(&path, &hidden).unwrap();
+    assert_eq!(compare().0, 0);
+    fs::rename(&hidden, &path).unwrap();
+    let old = SystemTime::now() - Duration::from_secs(601);
+    let file = fs::File::open(&path).unwrap();
+    file.set_modified(old).unwrap();
+    assert_eq!(compare().0, 0);
+    fs::rename(&path, &hidden).unwrap();
+    let (rolled_back, said) = compare();
+    assert_eq!(rolled_back, 1, "{said:?}");
 }
 
 #[test]
