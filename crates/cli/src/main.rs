@@ -83,8 +83,7 @@ fn run(json: &mut bool) -> Result<Exit, Failure> {
             .iter()
             .take_while(|arg| *arg != "--")
             .any(|arg| arg == "--json");
-    let matches = config::apply_profile(definition(), &args)?.try_get_matches_from(&args);
-    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
+    let cli = match parse(definition(), &args)? {
         Ok(cli) => cli,
         Err(error) => return explain(&error, &args),
     };
@@ -100,6 +99,29 @@ fn run(json: &mut bool) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
+/// What the arguments say, with the profile that they name.
+fn parse(
+    definition: clap::Command,
+    args: &[OsString],
+) -> Result<Result<Cli, clap::Error>, Failure> {
+    let matches = config::apply_profile(definition, args)?.try_get_matches_from(args);
+    Ok(matches.and_then(|matches| Cli::from_arg_matches(&matches)))
+}
+
+/// Checks that a command line with these arguments can be started, in any environment.
+fn check_arguments<'a>(args: impl Iterator<Item = &'a String>) -> Result<(), String> {
+    let program = OsString::from("tabane");
+    let args: Vec<OsString> = std::iter::once(program)
+        .chain(args.map(OsString::from))
+        .collect();
+    let parsed = parse(variables::remove(definition()), &args).map_err(|why| why.to_string())?;
+    match parsed {
+        Err(error) if error.exit_code() == 0 => Err("it only prints a text".to_owned()),
+        Err(error) => Err(sentence(&error, &args)),
+        Ok(_) => Ok(()),
+    }
+}
+
 /// Prints the requested help, or the error of the arguments.
 fn explain(error: &clap::Error, args: &[OsString]) -> Result<Exit, Failure> {
     use clap::error::ErrorKind;
@@ -112,16 +134,18 @@ fn explain(error: &clap::Error, args: &[OsString]) -> Result<Exit, Failure> {
             error.print()?;
             Ok(Exit::Usage)
         }
-        ErrorKind::UnknownArgument => {
-            let text = unknown::explain(error, &named(args));
-            Err(Failure::Usage(text))
-        }
-        _ => {
-            let text = error.render().to_string();
-            let text = text.strip_prefix("error: ").unwrap_or(&text);
-            Err(Failure::Usage(text.trim_end().to_owned()))
-        }
+        _ => Err(Failure::Usage(sentence(error, args))),
     }
+}
+
+/// What is wrong with the arguments.
+fn sentence(error: &clap::Error, args: &[OsString]) -> String {
+    if error.kind() == clap::error::ErrorKind::UnknownArgument {
+        return unknown::explain(error, &named(args));
+    }
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    text.trim_end().to_owned()
 }
 
 /// The definition of the command that the arguments name.

@@ -9,14 +9,16 @@ use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
 use crate::output::{Output, print_json};
-use crate::schedule::{Job, Keeper, Place, Sandbox, When, installed, lines_of};
+use crate::schedule::{Job, Keeper, Place, Sandbox, When, installed, lines_of, split};
 
 /// Start commands at set times, with systemd or cron
 #[derive(Args)]
 #[command(after_help = "\
 `install` writes a timer and a service of systemd, or a file in /etc/cron.d where there is no \
 systemd, and switches it on. What it starts are commands of tabane with the profile, the \
-repository and the password file that are given now; a timer cannot type a password.
+repository and the password file that are given now; a timer cannot type a password. Each command \
+is split into words as a shell does it, with quotes, but there is no shell: put what needs $NAME \
+or $(…) into a script, and start that with cron or a timer of your own.
 
 The service may read everything, and write nothing but the repository, its cache and what \
 --writable names. `restore`, `drill` and backups with --use-fs-snapshot need more: --no-sandbox.
@@ -94,16 +96,11 @@ impl Schedule {
 impl Install {
     fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.for_schedule()?;
-        let definition = crate::definition();
         let mut commands = Vec::new();
         for given in &self.commands {
-            let words: Vec<String> = given.split_whitespace().map(str::to_owned).collect();
-            let first = words.first().map_or("", String::as_str);
-            if definition.find_subcommand(first).is_none() {
-                return Err(Failure::Usage(format!(
-                    "{first:?} is no command of tabane: `tabane --help` lists them"
-                )));
-            }
+            let refused = |why| Failure::Usage(format!("{given:?} cannot be started: {why}"));
+            let words = split(given).map_err(refused)?;
+            crate::check_arguments(repository.options.iter().chain(&words)).map_err(refused)?;
             commands.push(words);
         }
         let name = self.name.or_else(|| global.profile.clone());

@@ -3,6 +3,7 @@
 mod cron;
 mod systemd;
 mod when;
+mod words;
 
 use std::fs;
 use std::io::{self, Write};
@@ -13,6 +14,7 @@ use std::process::Command;
 use crate::format;
 
 pub use when::When;
+pub use words::split;
 
 /// The result of a step; what went wrong is a sentence.
 type Result<T> = std::result::Result<T, String>;

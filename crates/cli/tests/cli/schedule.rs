@@ -86,7 +86,20 @@ fn what_cannot_be_scheduled_says_why() {
     let bed = Bed::new();
     let into = bed.path("into").display().to_string();
     let install = |args: &[&str]| schedule(&bed, &[&["install", "--into", &into], args].concat());
-    install(&["bakcup"]).fails(2, "is no command of tabane");
+    install(&["bakcup"]).fails(2, "unrecognized subcommand 'bakcup'");
+    install(&[""]).fails(2, "requires a subcommand");
+    install(&["backup", "forget --nosuch"]).fails(2, "unexpected argument '--nosuch'");
+    install(&["check --read-data-subset 1/0"]).fails(2, "write a part as N/T");
+    install(&["restore --sparse"]).fails(2, "it makes holes of zeros always");
+    install(&["backup --help"]).fails(2, "it only prints a text");
+    install(&["backup 'x"]).fails(2, "a quote has no end");
+    for command in [
+        "check --read-data-subset $(date +%m)/12",
+        "backup $HOME",
+        "backup `pwd`",
+    ] {
+        install(&[command]).fails(2, "put the command into a script");
+    }
     install(&["backup", "--at", "noon"]).fails(2, "is no time");
     install(&["backup", "--name", "a/b"]).fails(2, "is no name");
     let mut command = bed.command(["schedule", "install", "--into", &into, "backup"]);
@@ -128,7 +141,7 @@ fn the_files_are_valid() {
         "old",
         "--at",
         "hourly",
-        "backup",
+        "backup --exclude '*.o files' \"/a b\"",
         "forget --prune",
     ]);
     let table = fs::read_to_string(into.join("tabane-old")).expect("written");
@@ -137,7 +150,8 @@ fn the_files_are_valid() {
         line.contains(" * * * * root set -a; . '/etc/tabane/s3 keys'; set +a; "),
         "{table}"
     );
-    assert!(line.contains(" backup || [ $? = 3 ] && "), "{table}");
+    let backup = " backup --exclude '*.o files' '/a b' || [ $? = 3 ] && ";
+    assert!(line.contains(backup), "{table}");
     let units = [
         "tabane-daily.service",
         "tabane-daily.timer",
