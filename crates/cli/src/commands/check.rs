@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Args;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tabane_store::check::{CheckOptions, ReadData};
 use tabane_store::snapshot::Filter;
@@ -22,6 +22,9 @@ use crate::progress::Progress;
 use crate::reporter::Reporter;
 use crate::select::{Selected, Selection};
 
+/// Clocks of two machines may differ by so much.
+const CLOCK_DIFFERENCE_MAX: SignedDuration = SignedDuration::from_mins(10);
+
 /// Look for damage in the repository
 #[derive(Args)]
 #[command(after_help = "\
@@ -34,7 +37,8 @@ With snapshots, or options that choose some, only these are checked, and --read-
 the packs that they need.
 
 --expect-every 36h takes it for a problem if the latest snapshot of a host is older than that: a \
-backup that no longer runs is found by a check that does.
+backup that no longer runs is found by a check that does. A snapshot that is dated more than ten \
+minutes in the future is warned of, and does not count.
 
 The exit code is 1 if there are problems. Of a striped repository it also says which targets could \
 be lost now, as far as they list what they have; that some of it has less protection than it \
@@ -108,34 +112,49 @@ impl Check {
         Ok(snapshots.into_iter().map(|(id, _)| id).collect())
     }
 
-    /// A sentence for each host of which the latest snapshot is too old.
+    /// A sentence for each host of which the latest snapshot is too old. Snapshots of the future
+    /// are warned of, and do not count.
     fn overdue(&self, repository: &Repository) -> Result<Vec<String>> {
         let Some(every) = self.expect_every else {
             return Ok(Vec::new());
         };
-        let mut latest: BTreeMap<String, Timestamp> = BTreeMap::new();
-        for (_, snapshot) in repository.snapshots(&self.selection.filter())?.snapshots {
-            // They come in the order of their times.
-            latest.insert(snapshot.hostname, snapshot.time);
+        let now = Timestamp::now();
+        let mut latest: BTreeMap<String, Option<Timestamp>> = BTreeMap::new();
+        for (id, snapshot) in repository.snapshots(&self.selection.filter())?.snapshots {
+            let (host, time) = (snapshot.hostname, snapshot.time);
+            if time.duration_since(now) > CLOCK_DIFFERENCE_MAX {
+                warn(format!(
+                    "snapshot {} of {host} is of {}, which is still to come, and does not count: \
+                     its clock was wrong, or its --time; `tabane forget` keeps it until it is \
+                     named",
+                    id.short(),
+                    format::local_time(time)
+                ));
+                latest.entry(host).or_default();
+            } else {
+                // They come in the order of their times.
+                latest.insert(host, Some(time));
+            }
         }
         if latest.is_empty() {
             return Ok(vec![
                 "there is no snapshot, and one was expected".to_owned(),
             ]);
         }
-        let now = Timestamp::now();
-        let is_late = |time: Timestamp| now.duration_since(time).unsigned_abs() > every;
-        let late = latest
-            .into_iter()
-            .filter(|(_, time)| *time < now && is_late(*time));
-        let text = |(host, time): (String, Timestamp)| {
-            format!(
-                "the latest snapshot of {} is of {}: see why its backups do not run",
-                format::printable(&host),
-                format::local_time(time)
-            )
+        let age = |time| now.duration_since(time).max(SignedDuration::ZERO).unsigned_abs();
+        let late = |(host, time): (String, Option<Timestamp>)| {
+            let host = format::printable(&host);
+            let what = match time {
+                None => format!("{host} has no snapshot that counts"),
+                Some(time) if age(time) > every => {
+                    let time = format::local_time(time);
+                    format!("the latest snapshot of {host} is of {time}")
+                }
+                Some(_) => return None,
+            };
+            Some(format!("{what}: see why its backups do not run"))
         };
-        Ok(late.map(text).collect())
+        Ok(latest.into_iter().filter_map(late).collect())
     }
 
     fn check(self, global: &Global, metrics: &mut Metrics) -> Result<Exit> {
@@ -154,10 +173,11 @@ impl Check {
             .and_then(|chosen| Ok(told.check(options.snapshots(chosen))?));
         progress.stop();
         let mut report = checked?;
+        let damages = report.problems - report.rolled_back;
         let overdue = self.overdue(&repository)?;
         overdue.iter().for_each(|text| progress.problem(text));
         report.problems += overdue.len() as u64;
-        if report.unreferenced_packs > 0 && report.problems > 0 {
+        if report.unreferenced_packs > 0 && damages > 0 {
             warn("packs are in no index: run `tabane repair index` first, and remove nothing");
         }
         let elapsed = progress.elapsed();
@@ -263,20 +283,18 @@ impl Check {
             ));
         }
         if report.rolled_back > 0 {
-            warn(
-                "somebody has brought back an older state of the repository, or removed snapshots \
-                 from it without a key: find out who can write to it; `tabane forget --lost` gives \
-                 up what is lost",
-            );
-        }
-        if report.problems > report.rolled_back {
+            let what = "somebody has brought back an older state of the repository, or removed \
+                        snapshots from it without a key";
             warn(format!(
-                "{} found (see above): keep a copy of the repository as it is, restore what you \
-                 need from the snapshots that still can be; then see `tabane repair --help`",
-                match report.problems {
-                    1 => "1 problem was".to_owned(),
-                    problems => format!("{} problems were", format::grouped(problems)),
-                }
+                "{what}: find out who can write to it; `tabane forget --lost` gives up what is lost"
+            ));
+        }
+        if damages > 0 {
+            let were = if damages == 1 { "was" } else { "were" };
+            let what = format!("{} {were} found", format::count(damages, "problem"));
+            warn(format!(
+                "{what} (see above): keep a copy of the repository as it is, restore what you \
+                 need from the snapshots that still can be; then see `tabane repair --help`"
             ));
         }
         if failed {

@@ -203,9 +203,33 @@ fn backups_that_do_not_run_are_found() {
         "{}",
         ran.stderr
     );
-    assert!(!ran.stderr.contains("ada"), "{}", ran.stderr);
+    // Nothing is damaged: no advice for that.
+    assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
     bed.run(["check", "--expect-every", "1d", "--host", "ada"])
         .succeeds();
+    // One of the future does not count.
+    bed.backup(&["--host", "old", "--time", "2100-01-02 03:04:05"])
+        .succeeds();
+    let ran = bed.run(["check", "--expect-every", "1d", "--host", "old"]);
+    assert_eq!(ran.code, Some(1));
+    let said = &ran.stderr;
+    assert!(
+        said.contains("of old is of 2100-01-02 03:04:05, which is still to come"),
+        "{said}"
+    );
+    assert!(
+        said.contains("the latest snapshot of old is of 2020-01-0"),
+        "{said}"
+    );
+    bed.backup(&["--host", "new", "--time", "2100-01-02 03:04:05"])
+        .succeeds();
+    let ran = bed.run(["check", "--expect-every", "1d", "--host", "new"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(
+        ran.stderr.contains("new has no snapshot that counts"),
+        "{}",
+        ran.stderr
+    );
     let empty = Bed::with_repository();
     let ran = empty.run(["check", "--expect-every", "1d"]);
     assert!(ran.stderr.contains("one was expected"), "{}", ran.stderr);
