@@ -101,7 +101,8 @@ pub struct Backup {
     ///
     /// It must cut files as --repo does: `tabane init --copy-chunker-params` makes such a one. One
     /// of the configuration file has the password that is said there, others have that of --repo.
-    /// If it cannot be reached or fails, the backup goes on, and ends with exit code 1.
+    /// If it cannot be opened or fails, the backup goes on, and ends with exit code 1. If it cuts
+    /// files otherwise or has another hash or format, nothing is read or stored.
     #[arg(long, value_name = "PLACE|@NAME", hide_short_help = true)]
     #[arg(conflicts_with_all = ["changed_from", "skip_if_unchanged"])]
     also_to: Vec<OsString>,
