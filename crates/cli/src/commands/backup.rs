@@ -86,7 +86,7 @@ pub struct Backup {
     #[arg(hide_env_values = true, hide_short_help = true)]
     read_concurrency: Option<NonZero<usize>>,
     /// Save no snapshot if nothing has changed since the one it was compared with
-    #[arg(long, hide_short_help = true)]
+    #[arg(long, hide_short_help = true, conflicts_with_all = ["stdin", "stdin_from_command"])]
     skip_if_unchanged: bool,
     /// Take a file for unchanged also if its inode number or its ctime differs
     #[arg(long, hide_short_help = true)]

@@ -57,6 +57,16 @@ fn the_output_of_a_command_is_stored_if_it_succeeds() {
 #[test]
 fn an_unchanged_tree_makes_no_snapshot_if_wanted() {
     let bed = Bed::with_repository();
+    bed.run(["backup", "--stdin", "--skip-if-unchanged"])
+        .fails(2, "cannot be used with");
+    let command = [
+        "backup",
+        "--skip-if-unchanged",
+        "--stdin-from-command",
+        "--",
+        "date",
+    ];
+    bed.run(command).fails(2, "cannot be used with");
     bed.backup(&["--skip-if-unchanged"]).succeeds();
     let again = bed.backup(&["--skip-if-unchanged"]).succeeds();
     again.says("nothing has changed: no snapshot saved");
