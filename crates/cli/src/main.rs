@@ -143,6 +143,9 @@ fn sentence(error: &clap::Error, args: &[OsString]) -> String {
     if error.kind() == clap::error::ErrorKind::UnknownArgument {
         return unknown::explain(error, &named(args));
     }
+    if let Some(text) = unknown::explain_command(error, &named(args)) {
+        return text;
+    }
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     text.trim_end().to_owned()

@@ -1,7 +1,7 @@
-//! Messages for options that a command lacks.
+//! Messages for options and commands that there are not.
 //!
-//! Many users know restic. An option of restic that is absent here gets a sentence that names the
-//! alternative, in place of "unexpected argument".
+//! Many users know restic or borg. An option of restic, or a command of either, that is absent here
+//! gets a sentence that names the alternative, in place of "unexpected argument".
 
 use clap::Command;
 use clap::error::{ContextKind, ContextValue};
@@ -23,6 +23,11 @@ const ABSENT: &[(&[&str], &str, &str)] = &[
         &["restore", "rewrite"],
         "--iinclude-file",
         ": give each pattern with --iinclude",
+    ),
+    (
+        &["backup"],
+        "--exclude-cloud-files",
+        ": it is for Windows, and Tabane is not; other files are left out by --exclude",
     ),
     (&["restore"], "--sparse", ": it makes holes of zeros always"),
     (
@@ -141,6 +146,108 @@ const ABSENT: &[(&[&str], &str, &str)] = &[
     ),
 ];
 
+/// Short names of options of restic that are absent here.
+const SHORT: &[(&str, &str)] = &[("-c", "--compact"), ("-o", "--option")];
+
+/// Commands of restic and borg that are absent here, and what to do instead, after "tabane has no
+/// COMMAND".
+const ABSENT_COMMANDS: &[(&str, &str)] = &[
+    ("features", ": there are none to switch"),
+    (
+        "options",
+        ": `tabane help COMMAND` lists the options of each command",
+    ),
+    (
+        "debug",
+        ": `tabane list` and `tabane cat` show what is stored",
+    ),
+    (
+        "generate",
+        ": `tabane completions` and `tabane man` do that",
+    ),
+    ("self-update", ": update it in the way that installed it"),
+    ("rebuild-index", ": `tabane repair index` does that"),
+    (
+        "create",
+        ": `tabane backup` makes snapshots, `tabane init` repositories",
+    ),
+    (
+        "extract",
+        ": `tabane restore` brings files back, `tabane dump` prints one",
+    ),
+    (
+        "delete",
+        ": `tabane forget SNAPSHOT` removes a snapshot, and `tabane prune` what it needed",
+    ),
+    (
+        "info",
+        ": `tabane snapshots` lists snapshots, `tabane stats` measures them",
+    ),
+    ("compact", ": `tabane prune` frees the space"),
+    (
+        "recreate",
+        ": `tabane rewrite` makes snapshots anew without some files",
+    ),
+    (
+        "rename",
+        ": `tabane tag` changes tags and descriptions of snapshots",
+    ),
+    (
+        "comment",
+        ": `tabane tag --description` changes the description of a snapshot",
+    ),
+    (
+        "export-tar",
+        ": `tabane dump --archive tar` makes an archive",
+    ),
+    (
+        "import-tar",
+        ": unpack the archive, and store it with `tabane backup --as-path`",
+    ),
+    (
+        "with-lock",
+        ": nothing is locked, so run the program as it is",
+    ),
+    (
+        "break-lock",
+        ": nothing is locked; `tabane unlock` removes the records of crashed clients",
+    ),
+    (
+        "change-passphrase",
+        ": `tabane key passwd` changes the password",
+    ),
+    ("umount", ": end `tabane mount` with Ctrl-C, or run umount"),
+    (
+        "upgrade",
+        ": `tabane migrate` brings a repository to the latest format",
+    ),
+    (
+        "config",
+        ": `tabane cat config` shows the repository's settings",
+    ),
+    (
+        "transfer",
+        ": `tabane copy` copies snapshots, `tabane import` those of restic and borg",
+    ),
+    ("repo-create", ": `tabane init` makes a repository"),
+    ("repo-list", ": `tabane snapshots` lists the snapshots"),
+    (
+        "repo-info",
+        ": `tabane stats` and `tabane cat config` show what is known of it",
+    ),
+];
+
+/// The sentence for clap's error about a command that there is not, if it is one of restic or borg.
+pub fn explain_command(error: &clap::Error, command: &Command) -> Option<String> {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
+    let is_below = command.get_name() != "tabane";
+    let mut absent = ABSENT_COMMANDS.iter().filter(|_| !is_below);
+    let (_, instead) = absent.find(|(absent, _)| absent == given)?;
+    Some(format!("`tabane` has no {given}{instead}"))
+}
+
 /// The text for clap's error about an argument that `command` does not have.
 pub fn explain(error: &clap::Error, command: &Command) -> String {
     let context = |kind| match error.get(kind) {
@@ -149,6 +256,8 @@ pub fn explain(error: &clap::Error, command: &Command) -> String {
     };
     if let Some(given) = context(ContextKind::InvalidArg) {
         let option = given.split(['=', ' ']).next().unwrap_or(given);
+        let long = SHORT.iter().find(|(short, _)| *short == option);
+        let option = long.map_or(option, |(_, long)| *long);
         let absent = ABSENT.iter().find(|(commands, absent, _)| {
             *absent == option && (commands.is_empty() || commands.contains(&command.get_name()))
         });
@@ -179,7 +288,7 @@ pub fn explain(error: &clap::Error, command: &Command) -> String {
 mod tests {
     use clap::Command;
 
-    use super::ABSENT;
+    use super::{ABSENT, ABSENT_COMMANDS};
 
     /// A command, also one that stands below another.
     fn find<'a>(command: &'a Command, name: &str) -> Option<&'a Command> {
@@ -187,6 +296,18 @@ mod tests {
         command
             .find_subcommand(name)
             .or_else(|| below.find_map(|command| command.find_subcommand(name)))
+    }
+
+    #[test]
+    fn commands_that_are_called_absent_are_absent() {
+        let definition = crate::definition();
+        for (name, _) in ABSENT_COMMANDS {
+            let found = definition.find_subcommand(name);
+            assert!(
+                found.is_none(),
+                "there is a command {name}: take it out of the table"
+            );
+        }
     }
 
     #[test]

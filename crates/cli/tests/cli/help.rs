@@ -180,10 +180,41 @@ fn options_of_restic_that_are_absent_get_a_sentence() {
         ),
         ("snapshots --pack-size 4", "has no --pack-size: "),
         ("--no-lock snapshots", "`tabane` has no --no-lock: "),
+        (
+            "backup --exclude-cloud-files x",
+            "has no --exclude-cloud-files: it is for Windows",
+        ),
+        ("snapshots -c", "`tabane snapshots` has no --compact: "),
+        ("-o s3.x=1 snapshots", "`tabane` has no --option: "),
+        ("backup -o s3.x=1 x", "`tabane backup` has no --option: "),
     ] {
         let ran = run(&mut bare_command(args.split(' '))).fails(2, sentence);
         assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
     }
+}
+
+#[test]
+fn commands_of_restic_and_borg_that_are_absent_get_a_sentence() {
+    for (args, sentence) in [
+        ("features", "`tabane` has no features: there are none"),
+        ("options", "`tabane help COMMAND`"),
+        ("debug examine", "`tabane list`"),
+        ("generate --man x", "`tabane man`"),
+        ("self-update", "in the way that installed it"),
+        ("-r /repo create ::archive /home", "`tabane backup`"),
+        ("extract ::archive", "`tabane restore`"),
+        ("delete ::archive", "`tabane forget SNAPSHOT`"),
+        ("info", "`tabane stats`"),
+        ("compact", "`tabane prune`"),
+        ("with-lock /repo true", "nothing is locked"),
+        ("break-lock", "`tabane unlock`"),
+        ("export-tar ::archive x", "`tabane dump --archive tar`"),
+    ] {
+        let ran = run(&mut bare_command(args.split(' '))).fails(2, sentence);
+        assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+    }
+    let ran = run(&mut bare_command(["key", "generate"])).fails(2, "unrecognized subcommand");
+    assert!(!ran.stderr.contains("tabane man"), "{}", ran.stderr);
 }
 
 #[test]
