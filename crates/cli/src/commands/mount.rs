@@ -46,13 +46,21 @@ pub struct Mount {
     owner_root: bool,
     /// Show snapshots under this path: %i is the short ID, %I the ID, %h the host, %u the user, %t
     /// each tag, %T the time (repeatable) [default: ids/%i snapshots/%T hosts/%h/%T tags/%t/%T]
-    #[arg(long, value_name = "PATH", hide_short_help = true)]
+    #[arg(long, value_name = "PATH", value_parser = path_template, hide_short_help = true)]
     path_template: Vec<String>,
     /// Write times so, as strftime does: %Y-%m-%d
-    #[arg(long, value_name = "FORMAT", hide_short_help = true)]
+    #[arg(long, value_name = "FORMAT", value_parser = time_template, hide_short_help = true)]
     time_template: Option<String>,
     #[command(flatten)]
     selection: Selection,
+}
+
+fn path_template(text: &str) -> std::result::Result<String, String> {
+    Templates::new(&[text], None).map(|_| text.to_owned())
+}
+
+fn time_template(text: &str) -> std::result::Result<String, String> {
+    Templates::new::<&str>(&[], Some(text)).map(|_| text.to_owned())
 }
 
 impl Mount {

@@ -413,10 +413,17 @@ fn paths_and_times_of_snapshots_are_what_the_templates_say() {
     assert_eq!(names(&mounted.at), ["web"]);
     assert_eq!(names(&mounted.at.join("web/2026")), ["01-02", "latest"]);
     drop(mounted);
-    let at = bed.path("mountpoint").display().to_string();
-    let _ = fs::create_dir(&at);
-    bed.run(["mount", &at, "--path-template", "%x"])
-        .fails(2, "than i, I, h, u, t or T");
+}
+
+#[test]
+fn wrong_templates_are_refused_first_of_all() {
+    let bed = Bed::new();
+    let mount = |option: &str, template: &str| bed.run(["mount", "/no/such", option, template]);
+    mount("--path-template", "%x").fails(2, "than i, I, h, u, t or T");
+    mount("--time-template", "%!").fails(2, "is no format of times");
+    for alike in ["%Q", "2006-01-02"] {
+        mount("--time-template", alike).fails(2, "writes all times alike");
+    }
 }
 
 #[test]

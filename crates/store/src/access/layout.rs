@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Zoned;
+use jiff::civil::date;
 use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 
@@ -61,8 +62,25 @@ impl Templates {
     /// What is wrong with them.
     pub fn new<T: AsRef<str>>(paths: &[T], time: Option<&str>) -> Result<Self, String> {
         if let Some(format) = time {
-            strtime::format(format, &Zoned::now())
-                .map_err(|error| format!("{format:?} is no format of times: {error}"))?;
+            let written = |time: &Zoned| {
+                strtime::format(format, time)
+                    .map_err(|error| format!("{format:?} is no format of times: {error}"))
+            };
+            // Two times of which no part is the same.
+            let times = [
+                date(2001, 2, 3).at(4, 5, 6, 7),
+                date(2012, 11, 9).at(20, 18, 17, 800),
+            ];
+            let times = times.map(|time| time.to_zoned(TimeZone::UTC));
+            let [Ok(one), Ok(other)] = times else {
+                unreachable!("UTC has every time");
+            };
+            if written(&one)? == written(&other)? {
+                return Err(format!(
+                    "{format:?} writes all times alike: use %Y, %m, %d, %H, %M and %S, as strftime \
+                     has them"
+                ));
+            }
         }
         let read = |path: &str| {
             let names = path.split('/').filter(|name| !name.is_empty());
