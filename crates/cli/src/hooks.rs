@@ -1,11 +1,15 @@
 //! Commands and web addresses that hear how a run begins and ends.
 
+use std::ffi::OsStr;
 use std::io::stderr;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::builder::{StringValueParser, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{Arg, Args};
+use reqwest::Url;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 
@@ -53,7 +57,7 @@ pub struct Hooks {
     /// The error is the body of the request. That nobody answers is a warning, and changes no exit
     /// code.
     #[arg(long, value_name = "URL", env = "TABANE_PING", hide_env_values = true)]
-    #[arg(hide_short_help = true)]
+    #[arg(value_parser = WebAddress, hide_short_help = true)]
     ping: Option<String>,
     /// Post a JSON object with command, exit_code, error and seconds to this address in the end
     #[arg(
@@ -62,13 +66,41 @@ pub struct Hooks {
         env = "TABANE_WEBHOOK",
         hide_env_values = true
     )]
-    #[arg(hide_short_help = true)]
+    #[arg(value_parser = WebAddress, hide_short_help = true)]
     webhook: Option<String>,
 }
 
 impl Hooks {
     /// Runs `command` between its hooks.
     ///
+/// Reads an address of the web. It may be a secret, so no message has it.
+#[derive(Clone)]
+struct WebAddress;
+
+impl TypedValueParser for WebAddress {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> std::result::Result<String, clap::Error> {
+        let address = StringValueParser::new().parse_ref(command, arg, value)?;
+        match Url::parse(&address) {
+            Ok(url) if ["http", "https"].contains(&url.scheme()) => Ok(address),
+            _ => {
+                let option = arg.and_then(Arg::get_long).unwrap_or_default();
+                let text = format!(
+                    "the address of --{option} is none of the web: write all of it, from https:// \
+                     or http:// on"
+                );
+                Err(command.clone().error(ErrorKind::ValueValidation, text))
+            }
+        }
+    }
+}
+
     /// # Errors
     /// A failed hook before `run`, the error of `run`, or a failed hook after it, whichever comes
     /// first.

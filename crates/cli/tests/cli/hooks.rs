@@ -158,6 +158,38 @@ fn monitors_and_webhooks_hear_of_a_run() {
 }
 
 #[test]
+fn an_address_that_is_none_is_refused_first_of_all() {
+    let bed = Bed::new();
+    let none = "is none of the web";
+    for option in ["--webhook", "--ping"] {
+        for address in [
+            "notasecret",
+            "example.org/x",
+            "ftp://example.org",
+            "https://",
+        ] {
+            let ran = bed.backup(&[option, address]).fails(2, none);
+            assert!(ran.stderr.contains(option), "{}", ran.stderr);
+            assert!(!ran.stderr.contains("notasecret"), "{}", ran.stderr);
+        }
+    }
+    let mut command = bed.command(["backup", "x"]);
+    run(command.env("TABANE_PING", "notasecret")).fails(2, none);
+    let config = bed.path("config.toml");
+    fs::write(&config, "[profiles.home.backup]\nping = \"notasecret\"\n").expect("written");
+    let config = config.display().to_string();
+    let ran = bed
+        .backup(&["--config", &config, "--profile", "home"])
+        .fails(2, none);
+    assert!(
+        ran.stderr.contains("config.toml, line 2: ping: "),
+        "{}",
+        ran.stderr
+    );
+    assert!(!ran.stderr.contains("notasecret"), "{}", ran.stderr);
+}
+
+#[test]
 fn a_monitor_that_is_down_fails_nothing() {
     let bed = Bed::with_repository();
     let (url, thread) = server(2, "500 Oh no");
