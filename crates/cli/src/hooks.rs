@@ -70,9 +70,6 @@ pub struct Hooks {
     webhook: Option<String>,
 }
 
-impl Hooks {
-    /// Runs `command` between its hooks.
-    ///
 /// Reads an address of the web. It may be a secret, so no message has it.
 #[derive(Clone)]
 struct WebAddress;
@@ -101,19 +98,32 @@ impl TypedValueParser for WebAddress {
     }
 }
 
+impl Hooks {
+    /// Runs `command` between its hooks. `run` also returns a sentence for an exit code other than
+    /// 0 that is no error.
+    ///
     /// # Errors
     /// A failed hook before `run`, the error of `run`, or a failed hook after it, whichever comes
     /// first.
-    pub fn around(&self, command: &str, run: impl FnOnce() -> Result<Exit>) -> Result<Exit> {
+    pub fn around(
+        &self,
+        command: &str,
+        run: impl FnOnce() -> (Result<Exit>, String),
+    ) -> Result<Exit> {
         let start = Instant::now();
         self.ping("start", String::new());
         let before = vec![("TABANE_HOOK_COMMAND", command.to_owned())];
         let ready = self.run_all("--run-before", &self.run_before, &before);
-        let mut result = ready
-            .map_err(|why| Failure::Other(format!("{why}, so nothing was done")))
-            .and_then(|()| run());
+        let (mut result, sentence) = match ready {
+            Ok(()) => run(),
+            Err(why) => {
+                let text = format!("{why}, so nothing was done");
+                (Err(Failure::Other(text)), String::new())
+            }
+        };
         let outcome = |result: &Result<Exit>| match result {
-            Ok(exit) => (*exit as u8, String::new()),
+            Ok(Exit::Success) => (0, String::new()),
+            Ok(exit) => (*exit as u8, sentence.clone()),
             Err(failure) => (failure.exit() as u8, failure.to_string()),
         };
         let environment = |result: &Result<Exit>| {

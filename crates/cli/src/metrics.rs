@@ -34,6 +34,8 @@ pub struct Metrics {
     /// The labels of all metrics, between `{` and `}`.
     labels: String,
     text: String,
+    /// Why the exit code is not 0, for hooks.
+    sentence: String,
 }
 
 impl MetricsFile {
@@ -50,7 +52,10 @@ impl MetricsFile {
     ) -> Result<Exit> {
         let mut metrics = Metrics::new(global, command);
         let start = Instant::now();
-        let result = self.hooks.around(command, || run(&mut metrics));
+        let result = self.hooks.around(command, || {
+            let result = run(&mut metrics);
+            (result, std::mem::take(&mut metrics.sentence))
+        });
         let Some(path) = &self.metrics_file else {
             return result;
         };
@@ -102,7 +107,16 @@ impl Metrics {
             command,
             labels,
             text: String::new(),
+            sentence: String::new(),
         }
+    }
+
+    /// Says why the exit code is not 0 although the command did its work.
+    pub fn explain(&mut self, sentence: impl AsRef<str>) {
+        if !self.sentence.is_empty() {
+            self.sentence += "; ";
+        }
+        self.sentence += sentence.as_ref();
     }
 
     /// Adds a metric with one value.

@@ -264,10 +264,15 @@ impl Also {
     /// Warns if it did not get it.
     fn new(place: impl ToString, id: std::result::Result<Option<Id>, String>) -> Self {
         let place = place.to_string();
-        if let Err(why) = &id {
-            warn(format!("{place} did not get the snapshot: {why}"));
-        }
-        Self { place, id }
+        let also = Self { place, id };
+        also.failure().into_iter().for_each(warn);
+        also
+    }
+
+    /// Why it did not get it.
+    fn failure(&self) -> Option<String> {
+        let why = self.id.as_ref().err()?;
+        Some(format!("{} did not get the snapshot: {why}", self.place))
     }
 
     fn of(also: &backup::Also) -> Self {
@@ -346,8 +351,14 @@ impl Backup {
         let mut rollbacks = vec![&made.rollback];
         rollbacks.extend(made.also.iter().map(|also| &also.rollback));
         for sentence in rollbacks.iter().flat_map(|rollback| rollback.sentences()) {
+            metrics.explain(&sentence);
             warn(format!("{sentence}; see `tabane help forget`, --lost"));
         }
+        if made.snapshot.summary.errors > 0 {
+            let entries = format::count(made.snapshot.summary.errors, "entry");
+            metrics.explain(format!("{entries} could not be read"));
+        }
+        also.iter().filter_map(Also::failure).for_each(|failure| metrics.explain(failure));
         whole.map_err(Failure::Other)?;
         Ok(match made.snapshot.summary.errors {
             _ if also.iter().any(|also| also.id.is_err()) => Exit::Failure,

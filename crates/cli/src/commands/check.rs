@@ -175,7 +175,10 @@ impl Check {
         let mut report = checked?;
         let damages = report.problems - report.rolled_back;
         let overdue = self.overdue(&repository)?;
-        overdue.iter().for_each(|text| progress.problem(text));
+        for text in &overdue {
+            progress.problem(text);
+            metrics.explain(text);
+        }
         report.problems += overdue.len() as u64;
         if report.unreferenced_packs > 0 && damages > 0 {
             warn("packs are in no index: run `tabane repair index` first, and remove nothing");
@@ -288,6 +291,7 @@ impl Check {
             warn(format!(
                 "{what}: find out who can write to it; `tabane forget --lost` gives up what is lost"
             ));
+            metrics.explain(what);
         }
         if damages > 0 {
             let were = if damages == 1 { "was" } else { "were" };
@@ -296,6 +300,7 @@ impl Check {
                 "{what} (see above): keep a copy of the repository as it is, restore what you \
                  need from the snapshots that still can be; then see `tabane repair --help`"
             ));
+            metrics.explain(what);
         }
         if failed {
             return Ok(if report.problems == report.rolled_back {

@@ -165,10 +165,14 @@ impl Drill {
             }
             output.finish()?;
         }
-        Ok(match problems {
-            0 => Exit::Success,
-            _ => Exit::Failure,
-        })
+        if problems == 0 {
+            return Ok(Exit::Success);
+        }
+        metrics.explain(format!(
+            "{} could not be restored, or had other bytes than the source",
+            format::count(problems, "file")
+        ));
+        Ok(Exit::Failure)
     }
 }
 

@@ -240,6 +240,9 @@ impl Forget {
             self.remove_named(global, &repository)?
         };
         if self.prune && !going.is_empty() {
+        if exit == Exit::Incomplete {
+            metrics.explain("some snapshots could not be read or removed");
+        }
             let pruned = if self.dry_run {
                 let going = going.into_iter().collect();
                 prune::dry_run(global, &repository, &self.limits, &going)?

@@ -158,6 +158,40 @@ fn monitors_and_webhooks_hear_of_a_run() {
 }
 
 #[test]
+fn what_could_not_be_read_is_told() {
+    let bed = Bed::with_repository();
+    let source = bed.source().display().to_string();
+    let log = bed.path("log").display().to_string();
+    let failed = format!("echo \"$TABANE_HOOK_ERROR\" >> {log}");
+    let check = ["check", "--expect-every", "1h", "--run-failed", &failed];
+    assert_eq!(bed.run(check).code, Some(1));
+    let told = fs::read_to_string(&log).expect("written");
+    assert_eq!(told, "there is no snapshot, and one was expected\n");
+    fs::remove_file(&log).expect("removed");
+
+    let sentence = "1 entry could not be read";
+    let (url, thread) = server(3, "200 OK");
+    let args = ["backup", &source, "/no/such", "--run-failed", &failed];
+    let ran = bed.run(args.iter().chain(&["--ping", &url, "--webhook", &url]));
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert_eq!(
+        fs::read_to_string(&log).expect("written"),
+        format!("{sentence}\n")
+    );
+    let requests = thread.join().expect("served");
+    assert!(
+        requests[1].ends_with(&format!("\r\n\r\n{sentence}")),
+        "{}",
+        requests[1]
+    );
+    assert!(
+        requests[2].contains(&format!("\"error\":\"{sentence}\"")),
+        "{}",
+        requests[2]
+    );
+}
+
+#[test]
 fn an_address_that_is_none_is_refused_first_of_all() {
     let bed = Bed::new();
     let none = "is none of the web";
