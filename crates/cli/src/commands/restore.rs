@@ -179,6 +179,9 @@ impl Restore {
         progress.stop();
         let summary = summary?;
         let elapsed = progress.elapsed();
+        let found_nothing = chosen
+            && summary.errors + summary.kept + summary.deleted == 0
+            && summary.files + summary.directories + summary.others == 0;
         if global.json {
             let mut object = into_object(json!({
                 "message_type": "summary",
@@ -192,7 +195,7 @@ impl Restore {
             let speed = format::megabytes_per_second(summary.total_bytes, elapsed);
             object.insert("speed_mb_per_s".to_owned(), speed.into());
             print_json(&object.into())?;
-        } else if !global.quiet {
+        } else if !global.quiet && !found_nothing {
             let mut output = Output::new();
             output.line(format!(
                 "{} snapshot {} to {}: {}, {}, {}",
@@ -230,10 +233,7 @@ impl Restore {
             }
             output.finish()?;
         }
-        if chosen
-            && summary.errors + summary.kept + summary.deleted == 0
-            && summary.files + summary.directories + summary.others == 0
-        {
+        if found_nothing {
             return Err(Failure::Other(
                 "nothing in the snapshot matches what to include: `tabane ls` lists what is there"
                     .to_owned(),

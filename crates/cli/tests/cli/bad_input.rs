@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::bed::{Bed, bare_command, run};
@@ -61,11 +61,39 @@ fn what_nothing_matches_is_said() {
     let restore = ["restore", "latest", "--target", &target, "--include"];
     let ran = bed.run(restore.iter().chain(&["*.nothing"]));
     // A script would believe that it has its files back.
-    ran.fails(1, "nothing in the snapshot matches");
+    let ran = ran.fails(1, "nothing in the snapshot matches");
+    assert_eq!(ran.stdout, "");
+    assert!(!Path::new(&target).exists());
     let ran = bed.run(restore.iter().chain(&["*.nothing", "--json"]));
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(ran.stderr.contains("\"exit_error\""), "{}", ran.stderr);
     bed.run(restore.iter().chain(&["*.txt"])).succeeds();
+    fs::remove_dir_all(&target).expect("removed");
+    let source = format!("latest:{}", bed.source().display());
+    let deep = format!("{target}/deep");
+    let part = [
+        "restore",
+        &source,
+        "--target",
+        &deep,
+        "--json",
+        "--include",
+        "*.nothing",
+    ];
+    let ran = bed.run(part);
+    assert_eq!(
+        (ran.code, &ran.last_json()["created"]),
+        (Some(1), &0.into())
+    );
+    assert!(!Path::new(&target).exists());
+    // What is empty itself comes back.
+    fs::create_dir(bed.source().join("nothing")).expect("made");
+    bed.backup(&[]).succeeds();
+    let empty = format!("{source}/nothing");
+    bed.run(["restore", &empty, "--target", &deep])
+        .succeeds()
+        .says("1 created");
+    assert!(Path::new(&deep).is_dir());
 }
 
 #[test]

@@ -122,9 +122,9 @@ impl Step {
 struct Planner<'a, 'b> {
     run: &'a Run,
     trees: &'a mut TreesAhead<'b>,
-    /// The target directory; nothing if it is not there in a dry run.
+    /// The target directory; nothing as long as it is not there.
     target: Option<Arc<OwnedFd>>,
-    take: &'a mut dyn FnMut(Part),
+    take: &'a mut dyn FnMut(&Option<Arc<OwnedFd>>, Part),
     part: Part,
     /// Blocks of the files of the part.
     part_blocks: usize,
@@ -137,7 +137,7 @@ struct Planner<'a, 'b> {
 }
 
 /// Plans the restore, does what needs no content, and hands the rest to `take`, part by part, with
-/// the target.
+/// the target. The target is made when there is something to restore.
 ///
 /// # Errors
 /// When the target cannot be used, the subpath is not in the snapshot, or the repository cannot be
@@ -160,13 +160,13 @@ pub fn make(
         };
         with_trees_ahead(&run.repository, &run.index, reader, |trees| {
             let found = find(run, trees, snapshot_id, snapshot)?;
-            let (target, is_new) = target::open(&run.options)?;
-            let target = target.map(Arc::new);
+            let target = target::open(&run.options, false)?.map(Arc::new);
+            let is_new = target.is_none() && !run.options.dry_run;
             let mut planner = Planner {
                 run,
                 trees,
-                target: target.clone(),
-                take: &mut |part| take(&target, part),
+                target,
+                take: &mut take,
                 part: Part::default(),
                 part_blocks: 0,
                 rest: Rest::default(),
@@ -175,8 +175,7 @@ pub fn make(
                 way: vec![Step::new(PathBuf::new(), None, !is_new)],
             };
             planner.all(includes, found, is_new)?;
-            let rest = planner.rest;
-            Ok((target, rest))
+            Ok((planner.target, planner.rest))
         })
     })
 }
@@ -248,6 +247,9 @@ impl Planner<'_, '_> {
             is_single,
         } = found;
         let selection = includes.select_directory(&above);
+        if entries.is_empty() && !self.make_target() {
+            return Ok(());
+        }
         // A target that was there has attributes of its own.
         if let Some(mut directory) = directory.filter(|_| is_new) {
             self.run.adapt(&mut directory);
@@ -265,6 +267,18 @@ impl Planner<'_, '_> {
         Ok(())
     }
 
+    /// Makes the target if it is not there; false if that fails. A dry run makes none.
+    fn make_target(&mut self) -> bool {
+        if self.target.is_some() || self.run.options.dry_run {
+            return true;
+        }
+        match target::open(&self.run.options, true) {
+            Ok(target) => self.target = target.map(Arc::new),
+            Err(error) => self.run.fail(error),
+        }
+        self.target.is_some()
+    }
+
     /// Leaves the directory that is the last step.
     fn leave(&mut self) {
         let step = self.way.pop().expect("the target is a step");
@@ -274,7 +288,8 @@ impl Planner<'_, '_> {
             // It could not be reached any more once those above it have their attributes.
             above.waits = true;
         }
-        let Some(directory) = step.directory else {
+        // A target that was not needed was not made.
+        let Some(directory) = step.directory.filter(|_| self.target.is_some()) else {
             return;
         };
         if !directory.entry.flags.is_empty() && directory.outcome != Outcome::Kept {
@@ -291,7 +306,7 @@ impl Planner<'_, '_> {
     /// Hands over what is planned.
     fn hand_over(&mut self) {
         self.part_blocks = 0;
-        (self.take)(std::mem::take(&mut self.part));
+        (self.take)(&self.target, std::mem::take(&mut self.part));
     }
 
     /// Plans the entries of the directory that is the last step; `above` is its path in the
@@ -418,6 +433,9 @@ impl Planner<'_, '_> {
 
     /// Makes the directories on the way that are not there; false if one cannot be made.
     fn make_way(&mut self) -> bool {
+        if !self.make_target() {
+            return false;
+        }
         let options = &self.run.options;
         let mut above_existed = true;
         for step in &mut self.way {
@@ -447,7 +465,7 @@ impl Planner<'_, '_> {
                     made.mode_before
                 }
                 Err(error) => {
-                    self.run.io_error(&step.path, "make the directory", error);
+                    self.run.io_error(&step.path, "make", error);
                     step.entry = Some(entry);
                     return false;
                 }

@@ -15,23 +15,21 @@ use tabane_files::write;
 use super::RestoreOptions;
 use tabane_format::{Error, Result};
 
-/// The target directory of a restore; nothing if it is not there in a dry run. Says whether it had
-/// to be made.
+/// The target directory of a restore. If it is not there, it is made if `make` says so, and
+/// nothing is returned if not.
 ///
 /// # Errors
 /// When it cannot be used.
-pub fn open(options: &RestoreOptions) -> Result<(Option<OwnedFd>, bool)> {
-    let RestoreOptions {
-        target, dry_run, ..
-    } = options;
+pub fn open(options: &RestoreOptions, make: bool) -> Result<Option<OwnedFd>> {
+    let target = &options.target;
     let opened = match &options.within {
-        Some(root) => open_within(root, below(root, target)?, *dry_run),
-        None if *dry_run => look(target),
-        None => open_or_make(target),
+        Some(root) => open_within(root, below(root, target)?, make),
+        None if make => open_or_make(target),
+        None => look(target),
     };
     match opened {
-        Ok((target, is_new)) => Ok((Some(target), is_new)),
-        Err(error) if *dry_run && error.kind() == io::ErrorKind::NotFound => Ok((None, false)),
+        Ok(target) => Ok(Some(target)),
+        Err(error) if !make && error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(match (error.kind(), &options.within) {
             (kind, Some(root))
                 if kind == io::ErrorKind::NotADirectory
@@ -55,21 +53,19 @@ pub fn open(options: &RestoreOptions) -> Result<(Option<OwnedFd>, bool)> {
     }
 }
 
-/// Opens a target that is there, for a dry run.
-fn look(target: &Path) -> io::Result<(OwnedFd, bool)> {
-    let target = target.canonicalize()?;
-    Ok((open_directory(CWD, target.as_os_str())?, false))
+/// Opens a target that is there. The target itself may be a link; what is below it is never
+/// followed.
+fn look(target: &Path) -> io::Result<OwnedFd> {
+    open_directory(CWD, target.canonicalize()?.as_os_str())
 }
 
 /// Opens a target, or makes it.
-fn open_or_make(target: &Path) -> io::Result<(OwnedFd, bool)> {
-    let is_new = !target.exists();
+fn open_or_make(target: &Path) -> io::Result<OwnedFd> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(target)?;
-    // The target itself may be a link; what is below it is never followed.
-    Ok((look(target)?.0, is_new))
+    look(target)
 }
 
 /// The path of the target below `root`.
@@ -87,24 +83,22 @@ fn below<'a>(root: &Path, target: &'a Path) -> Result<&'a Path> {
         })
 }
 
-/// Opens the target at `below` the directory `root`, or makes it unless this is a dry run. Follows
-/// no link behind `root`, whenever somebody puts one there.
-fn open_within(root: &Path, below: &Path, dry_run: bool) -> io::Result<(OwnedFd, bool)> {
-    let root = look(root)?.0;
-    let mut is_new = false;
+/// Opens the target at `below` the directory `root`, or makes it if `make` says so. Follows no link
+/// behind `root`, whenever somebody puts one there.
+fn open_within(root: &Path, below: &Path, make: bool) -> io::Result<OwnedFd> {
+    let root = look(root)?;
     let mut way = PathBuf::new();
-    for name in below.components().filter(|_| !dry_run) {
+    for name in below.components().filter(|_| make) {
         way.push(name);
-        is_new = match in_directory(&root, &way, write::create_directory) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
-            made => made.map(|()| true)?,
-        };
+        match in_directory(&root, &way, write::create_directory) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made?,
+        }
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let target = if below.as_os_str().is_empty() {
-        open_directory(root.as_fd(), ".".as_ref())?
+    if below.as_os_str().is_empty() {
+        open_directory(root.as_fd(), ".".as_ref())
     } else {
-        open_beneath(&root, below, flags, Mode::empty())?
-    };
-    Ok((target, is_new))
+        open_beneath(&root, below, flags, Mode::empty())
+    }
 }
