@@ -28,7 +28,14 @@ pub fn of(error: &Error) -> Option<String> {
              into a new one"
         }
         Error::Storage { source, .. } => return of_kind(source.kind()).map(str::to_owned),
-        Error::Path { source, .. } => return of_kind(source.kind().into()).map(str::to_owned),
+        Error::Path { source, .. } => match source.kind().into() {
+            // The disk of a target or of a cache, and not that of the repository.
+            StorageErrorKind::Full => {
+                "free some space there, or choose another place, and run the command again: what \
+                 is there already is not written twice"
+            }
+            kind => return of_kind(kind).map(str::to_owned),
+        },
         Error::OfStripedSet(_) => "name the set instead, `--repo striped:FILE`",
         Error::Damaged { what, .. } if what == "config" => {
             "the repository cannot be opened without it: bring it back from a copy, or with \
@@ -260,6 +267,7 @@ mod tests {
                 "run the command again",
             ),
             (Error::PruneRunning(text()), "`tabane unlock`"),
+            (path(io::ErrorKind::StorageFull), "choose another place"),
             (Error::CannotPrune(text()), "`tabane repair`"),
             (Error::SnapshotLost(text()), "`tabane forget --lost`"),
             (

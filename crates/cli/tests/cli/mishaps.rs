@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use tabane_testing::mount::Mount;
+
 use crate::bed::{Bed, restored, varied};
 
 /// The files below a folder of the repository.
@@ -39,6 +41,27 @@ fn assert_restores(bed: &Bed) {
     .succeeds();
     let data = restored(&target, &bed.source().join("docs/deep/data.bin"));
     assert_eq!(fs::read(data).expect("restored"), varied(300_000));
+}
+
+#[test]
+fn a_restore_on_a_full_disk_says_what_helps_there() {
+    let bed = Bed::with_repository();
+    let small = bed.path("small");
+    fs::create_dir(&small).expect("made");
+    let Some(_mount) = Mount::tmpfs(&small, "3m") else {
+        return;
+    };
+    fs::write(bed.source().join("large"), varied(20_000_000)).expect("written");
+    bed.backup(&[]).succeeds();
+    let target = small.display().to_string();
+    let ran = bed
+        .run(["restore", "latest", "--target", &target])
+        .fails(1, "o space left");
+    assert!(
+        ran.stderr.contains("choose another place"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]
