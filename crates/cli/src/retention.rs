@@ -16,7 +16,7 @@ pub struct RetentionArgs {
     #[arg(long, value_name = "AGE", value_parser = parse::<Age>, hide_short_help = true)]
     #[arg(help_heading = "About the snapshot", conflicts_with = "delete_never")]
     delete_after: Option<Age>,
-    /// Let no rule of `forget` remove the snapshot
+    /// Let `forget` not remove the snapshot, neither by its rules nor by its name
     #[arg(long, help_heading = "About the snapshot", hide_short_help = true)]
     delete_never: bool,
 }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use tabane_store::forget::{self, Age, Count, Group, GroupBy, Period, Rule};
-use tabane_store::snapshot::{Snapshot, split_tags};
+use tabane_store::snapshot::{Retention, Snapshot, split_tags};
 use tabane_store::{Id, Repository};
 
 use super::prune::{self, Limits};
@@ -42,7 +42,8 @@ Backups and checks report a snapshot that they have seen and that is gone, unles
 Tabane has removed it. --lost records it as removed.
 
 A snapshot that cannot be read is reported and stays, unless it is named; the exit code is 3 then, \
-and also when one could not be removed.
+and also when one could not be removed. One that is marked with --delete-never stays even if it is \
+named, which is reported with exit code 3, until `tabane tag --delete-by-rules` takes the mark away.
 
 With --json, prints one array with an object for each group.
 
@@ -239,10 +240,10 @@ impl Forget {
         } else {
             self.remove_named(global, &repository)?
         };
-        if self.prune && !going.is_empty() {
         if exit == Exit::Incomplete {
             metrics.explain("some snapshots could not be read or removed");
         }
+        if self.prune && !going.is_empty() {
             let pruned = if self.dry_run {
                 let going = going.into_iter().collect();
                 prune::dry_run(global, &repository, &self.limits, &going)?
@@ -337,8 +338,8 @@ impl Forget {
         }
     }
 
-    /// Removes the snapshots that were named, whether or not they can be read; says which those
-    /// were.
+    /// Removes the snapshots that were named, whether or not they can be read, but none that is
+    /// never to be removed; says which those were.
     fn remove_named(&self, global: &Global, repository: &Repository) -> Result<(Exit, Vec<Id>)> {
         let filter = self.selection.filter();
         let mut named = self
@@ -348,6 +349,21 @@ impl Forget {
             .collect::<tabane_store::Result<Vec<Id>>>()?;
         named.sort();
         named.dedup();
+        let before = named.len();
+        named.retain(|&id| {
+            let is_kept = repository
+                .load_snapshot(id)
+                .is_ok_and(|snapshot| snapshot.retention == Some(Retention::Never));
+            if is_kept {
+                warn(format!(
+                    "snapshot {id} stays, since it is marked with --delete-never: `tabane tag \
+                     --delete-by-rules {id}` makes one of it without the mark",
+                    id = id.short()
+                ));
+            }
+            !is_kept
+        });
+        let is_kept = named.len() < before;
         let failed = self.remove(global, repository, &named)?;
         if global.json {
             let ids = named.iter().map(|id| Value::from(id.to_string()));
@@ -359,7 +375,7 @@ impl Forget {
             }))?;
             output.finish()?;
         }
-        let exit = if failed {
+        let exit = if failed || is_kept {
             Exit::Incomplete
         } else {
             Exit::Success

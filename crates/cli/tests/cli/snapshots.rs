@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tabane_testing::not_checked;
 
 use crate::bed::{Bed, restored};
@@ -37,6 +37,20 @@ fn snapshots_say_what_they_are_for_and_how_long_they_stay() {
     );
     assert!(kept.stdout.contains("wanted until"), "{}", kept.stdout);
     bed.run(forget).succeeds();
+    assert_eq!(ids(&bed).len(), 3);
+    // Nor by its name.
+    let listed = bed.run(["snapshots", "--json"]).succeeds().last_json();
+    let mut listed = listed.as_array().expect("an array").iter();
+    let never = listed
+        .find(|snapshot| snapshot["delete"] == "never")
+        .expect("one");
+    let never = never["id"].as_str().expect("an ID");
+    let ran = bed
+        .run(["forget", never])
+        .fails(3, "marked with --delete-never");
+    assert!(ran.stdout.contains("0 snapshots removed"), "{}", ran.stdout);
+    let ran = bed.run(["forget", "--json", never]);
+    assert_eq!((ran.code, &ran.last_json()["ids"]), (Some(3), &json!([])));
     assert_eq!(ids(&bed).len(), 3);
     bed.run(["tag", "--delete-by-rules", "--description", ""])
         .succeeds();
