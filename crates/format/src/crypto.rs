@@ -40,7 +40,8 @@ pub const TAG_LEN: usize = 16;
 /// Length of an object's salt in bytes.
 pub const SALT_LEN: usize = 32;
 
-const MAGIC: &[u8; 6] = b"TABANE";
+/// The first bytes of every object.
+pub const MAGIC: &[u8; 6] = b"TABANE";
 const KEY_LEN: usize = 32;
 
 /// Where a header has the format.

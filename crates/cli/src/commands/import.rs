@@ -8,6 +8,7 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::json;
 use tabane_import::{Borg, Foreign, ImportOptions, Imported, Listing, LockedBorg, Restic};
+use tabane_format::crypto::MAGIC;
 use tabane_storage::Location;
 use tabane_store::compress::Compression;
 use tabane_store::key::Password;
@@ -95,6 +96,13 @@ impl Program {
         };
         let location = Location::parse(OsStr::from_bytes(place), "").map_err(Failure::Usage)?;
         let files = location.open_files(&global.remote_options())?;
+        if files.read("config", None).is_ok_and(|config| config.starts_with(MAGIC)) {
+            let place = OsStr::from_bytes(place).display();
+            return Err(Failure::Usage(format!(
+                "{place} is a repository of Tabane: `tabane copy --from-repo {place}` copies its \
+                 snapshots"
+            )));
+        }
         let ask = || -> Result<Password> { Ok(password::existing(&password.of(global))?.0) };
         if name == b"restic" {
             return Ok(Self::Restic(Box::new(Restic::open(files, &ask()?)?)));

@@ -281,7 +281,10 @@ fn import(global: &Global, file: Option<&Path>) -> Result<Exit> {
         );
         match &mended[..] {
             [] => format!("{of} and the config are there, as the text has them: nothing to do"),
-            mended => format!("{of} is there again; mended: {}", mended.join("; ")),
+            mended => format!(
+                "{of} is there again; found and put right: {}",
+                mended.join("; ")
+            ),
         }
     })?;
     Ok(Exit::Success)

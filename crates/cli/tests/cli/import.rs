@@ -46,6 +46,17 @@ fn restic(bed: &Bed, args: &[&str]) {
     );
 }
 
+#[test]
+fn a_repository_of_tabane_is_named_as_one() {
+    let bed = Bed::with_repository();
+    let place = bed.repository().display().to_string();
+    for program in ["restic", "borg"] {
+        let source = format!("{program}:{place}");
+        let said = format!("is a repository of Tabane: `tabane copy --from-repo {place}`");
+        bed.run(["import", &source]).fails(2, &said);
+    }
+}
+
 fn import(bed: &Bed, args: &[&str]) -> Ran {
     let source = format!("restic:{}", bed.path("restic").display());
     let mut command = bed.command(["import", &source].iter().chain(args));

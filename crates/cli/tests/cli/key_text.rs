@@ -52,7 +52,8 @@ fn a_repository_opens_again_with_a_text() {
     fs::write(&file, text.replace('\n', "\r\n").to_uppercase()).unwrap();
     bed.run(["key", "import", path])
         .succeeds()
-        .says("is there again");
+        .says("is there again; found and put right: key ")
+        .says(" is missing; config is damaged or missing");
     bed.run(["check", "--read-data"]).succeeds();
     bed.run(["key", "import", path])
         .succeeds()

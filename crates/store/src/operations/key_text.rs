@@ -81,13 +81,13 @@ impl Repository {
         }
         if let Err(error) = key::load(&*storage, key.id) {
             let name = Name::new(ObjectKind::Key, key.id);
-            let put = if error.is_not_found() {
-                storage.put(name, &[&text.key])
+            let (put, what) = if error.is_not_found() {
+                (storage.put(name, &[&text.key]), "missing")
             } else {
-                storage.replace(name, &[&text.key])
+                (storage.replace(name, &[&text.key]), "damaged")
             };
             put.map_err(Error::storage("write", name))?;
-            mended.push(error.to_string());
+            mended.push(format!("key {} is {what}", key.id.short()));
         }
         if !has_config && !text.config.is_empty() {
             let replaced = storage.replace(Name::CONFIG, &[&text.config]);
