@@ -26,7 +26,8 @@ use crate::select::{Selected, Selection};
 A pattern is a name, or names with / between them; *, ?, [a-z] and {a,b} are understood within a \
 name, and ** stands for any number of directories. A pattern that begins with / is meant from the \
 root on. Latest snapshots come first. With --json, a line for each snapshot in which something was \
-found.
+found. On a terminal, characters that it would obey are shown as \\x1b and the like; elsewhere \
+names are printed as they are.
 
 With --block or --pack, the patterns are IDs (or their beginnings), and what is found are the \
 files and directories that consist of such a block, or of any block in such a pack: what a damaged \
