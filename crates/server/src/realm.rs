@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use tabane_storage::{Name, Result, StorageError, StorageErrorKind, is_repository_name};
+use tabane_storage::{
+    Name, ObjectKind, Result, StorageError, StorageErrorKind, is_repository_name,
+};
 
 use crate::repository::Repository;
 
@@ -106,10 +108,9 @@ impl Realm {
     }
 }
 
-/// Whether a folder is a repository, or a target of one.
+/// Whether a folder is a repository. Others may have a file of this name, too.
 fn is_repository(folder: &Path) -> bool {
-    let mut marks = [Name::CONFIG, Name::TARGET].into_iter();
-    marks.any(|name| folder.join(name.path()).exists())
+    folder.join(Name::CONFIG.path()).is_file() && folder.join(ObjectKind::Pack.name()).is_dir()
 }
 
 /// An absolute path without links; what is missing at its end has none.
