@@ -95,7 +95,7 @@ test-all:
 	@$(MAKE) test-simd
 
 # The examples: each must end well. cargo test --all-targets builds them as tests only.
-EXAMPLES = backup_restore read_a_snapshot striped hash_many
+EXAMPLES = backup_restore read_a_snapshot striped hash_many on_card
 test-examples:
 	$(CARGO) build $(CARGOFLAGS) --workspace --examples
 	@examples=$$($(TARGET))/debug/examples; \
@@ -152,12 +152,12 @@ test-databases: test-tools
 		$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends postgresql mariadb-server \
 			< /dev/null; \
 	fi
-	$(CARGO) test $(CARGOFLAGS) -p tabane --test cli databases -- --include-ignored --show-output
+	$(CARGO) test $(CARGOFLAGS) --workspace --test cli databases -- --include-ignored --show-output
 
 # RESTIC is a checkout of https://github.com/restic/restic.
 RESTIC =
 test-restic:
-	$(CARGO) build $(CARGOFLAGS) -p tabane
+	$(CARGO) build $(CARGOFLAGS) --workspace --bin tabane
 	contrib/restic-tests/run.py --tabane "$$($(TARGET))/debug/tabane" $(RESTIC)
 
 # Rings and clusters once more, with what needs a library of the system.
@@ -216,7 +216,7 @@ test-arm: arm-tools
 # Whole programs on these processors: backup, restore, check and sum beside this machine's command, and openssl with
 # the provider beside this machine's openssl.
 test-arm-programs: arm-tools
-	$(CARGO) build $(CARGOFLAGS) -p tabane
+	$(CARGO) build $(CARGOFLAGS) --workspace --bin tabane
 	$(ARM_CARGO) build $(ARM_FLAGS) -p tabane -p tabane-provider
 	@set -e; target=$$($(TARGET)); place=$$target/$(ARM); mkdir -p "$$place"; \
 	aarch64-linux-gnu-gcc -shared -fPIC -O2 crates/lanes/tests/no_crypto.c -o "$$place/no_crypto.so"; \
@@ -351,8 +351,11 @@ guard:
 
 # Fails where there is no card: what it is for is to be run where there is one. compute-sanitizer is of NVIDIA's toolkit.
 # Data in MiB: GPU_MIB.
-GPU_MIB = 1024
+GPU_MIB = 256
 gpu-check:
+	@$(PYTHON) -c 'import ctypes; cuda = ctypes.CDLL("libcuda.so.1"); count = ctypes.c_int(); \
+		exit(cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)) or not count.value)' 2> /dev/null || \
+		{ echo 'gpu-check: here is no NVIDIA card with a driver (libcuda.so.1)' >&2; exit 1; }
 	$(CARGO_TEST) --test gpu
 	$(CARGO) build $(CARGOFLAGS) --release -p tabane -p tabane-papers
 	@bin=$$($(TARGET))/release; new=docs/results/gpu.json.new; trap 'rm -f "$$new"' EXIT; trap 'exit 1' HUP INT TERM; \

@@ -11,6 +11,8 @@
 //! The table comes from a secret of the repository: cut points of a known table would tell an
 //! observer of block lengths which files are stored (see `docs/explanation/threat-model.md`).
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 use tabane_lanes::gear::Gear;
 
@@ -136,22 +138,60 @@ impl Chunker {
     /// With `end`, `data` ends where the file does, and the result is `None` only for empty data.
     pub fn first_block(&self, data: &[u8], end: bool) -> Option<usize> {
         let usable = &data[..data.len().min(self.max)];
-        if usable.len() > self.min {
-            // The strict bound holds up to here: up to the average length, or all of shorter data.
-            let middle = usable.len().min(self.avg - 1);
-            let before = || {
-                let short = &usable[..middle];
-                self.gear.first_below(short, self.min - 1, self.strict)
-            };
-            let behind = || self.gear.first_below(usable, middle, self.lax);
-            if let Some(last) = before().or_else(behind) {
-                return Some(last + 1);
-            }
+        if let Some(last) = self.last_of_first(usable.len(), |positions, limit| {
+            let data = &usable[..positions.end];
+            self.gear.first_below(data, positions.start, limit)
+        }) {
+            return Some(last + 1);
         }
         if usable.len() == self.max {
             return Some(self.max);
         }
         (end && !data.is_empty()).then_some(data.len())
+    }
+
+    /// The table of the gear hash, which is a secret, and its strict and lax limit: for a search
+    /// elsewhere, whose result [`Chunker::blocks_by`] takes.
+    pub fn hash(&self) -> (&[u32; 256], [u32; 2]) {
+        (self.gear.table(), [self.strict, self.lax])
+    }
+
+    /// The lengths of all blocks of `len` bytes that are hashed elsewhere.
+    ///
+    /// Of the positions given, `first_below` finds the first at which the hash is below the strict
+    /// limit (`true`) or the lax one.
+    pub fn blocks_by(
+        &self,
+        len: usize,
+        first_below: impl Fn(Range<usize>, bool) -> Option<usize>,
+    ) -> Vec<usize> {
+        let (mut start, mut lens) = (0, Vec::new());
+        while start < len {
+            let usable = (len - start).min(self.max);
+            let last = self.last_of_first(usable, |positions, limit| {
+                let positions = start + positions.start..start + positions.end;
+                Some(first_below(positions, limit == self.strict)? - start)
+            });
+            lens.push(last.map_or(usable, |last| last + 1));
+            start += lens[lens.len() - 1];
+        }
+        lens
+    }
+
+    /// The position of the first cut in `len` bytes, as far as the hash decides it: `first_below`
+    /// finds the first of the positions at which it is below the limit.
+    fn last_of_first(
+        &self,
+        len: usize,
+        first_below: impl Fn(Range<usize>, u32) -> Option<usize>,
+    ) -> Option<usize> {
+        if len <= self.min {
+            return None;
+        }
+        // The strict bound holds up to here: up to the average length, or all of shorter data.
+        let middle = len.min(self.avg - 1);
+        first_below(self.min - 1..middle, self.strict)
+            .or_else(|| first_below(middle..len, self.lax))
     }
 
     /// The lengths of the blocks of `data` that are certain, in order; with `end`, of all blocks.
@@ -231,6 +271,12 @@ mod tests {
             data[300_000..500_000].fill(0);
             let lens: Vec<usize> = chunker.blocks(&data, true).collect();
             assert_eq!(lens, defined(&chunker, &secret, &data), "average {avg}");
+            let elsewhere = chunker.blocks_by(data.len(), |positions, strict| {
+                let (table, [strict_limit, lax_limit]) = chunker.hash();
+                let limit = if strict { strict_limit } else { lax_limit };
+                Gear::new(*table).first_below(&data[..positions.end], positions.start, limit)
+            });
+            assert_eq!(lens, elsewhere, "average {avg}");
             assert!(lens.len() > (1 << 20) / avg as usize / 3);
         }
     }

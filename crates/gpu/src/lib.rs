@@ -1,5 +1,5 @@
 //! MD5, SHA-1, SHA-256 and AES of many independent messages on an NVIDIA card, one message a
-//! thread.
+//! thread; and where content-defined chunking may cut data that are there.
 //!
 //! The driver is found at run time: nothing of CUDA is needed to build this, and a machine without
 //! a card gets an [`Error`] that says so.
@@ -29,7 +29,7 @@
 //!   program, and by the driver for the card.
 //! * `driver`: the functions of `libcuda.so.1`. `context`: an open card and its streams. `kernel`:
 //!   launching. `memory`, `staging`: buffers.
-//! * `card`: all of it. `hash`, `aes`: what is computed. `open`, with `known_answers`: before
+//! * `card`: all of it. `hash`, `aes`, `gear`: what is computed. `open`, with `known_answers`: before
 //!   anything else is.
 
 mod aes;
@@ -38,6 +38,7 @@ mod card;
 mod context;
 mod driver;
 mod error;
+mod gear;
 mod hash;
 mod kernel;
 mod known_answers;
@@ -50,6 +51,7 @@ pub use algorithm::Algorithm;
 pub use card::Card;
 pub use context::Properties;
 pub use error::Error;
+pub use gear::{Gear, Marks};
 pub use hash::{MESSAGE_MAX, Messages};
 pub use memory::DeviceBuffer;
 pub use open::Options;

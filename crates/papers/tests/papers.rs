@@ -101,8 +101,8 @@ fn json_and_plots_of_gpu() {
     ));
     assert!(lines.iter().all(|line| line["bench"] == "gpu"));
     assert!(lines[0]["card"].is_string() != lines[0]["card_missing"].is_string());
-    // Five subjects, seven lengths.
-    assert_eq!(lines.len(), 1 + 5 * 7);
+    // Five subjects, seven lengths; and chunking, of 1 MiB.
+    assert_eq!(lines.len(), 1 + 5 * 7 + 1);
     for line in &lines[1..] {
         assert!(
             line["lanes_all_cores_bytes_per_s"].as_f64() > Some(0.0),

@@ -4,5 +4,6 @@ mod bed;
 mod card;
 mod ciphers;
 mod faults;
+mod gear;
 mod kernels;
 mod ptx;

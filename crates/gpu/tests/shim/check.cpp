@@ -280,6 +280,43 @@ static void check_aes(const AesTables &tables, const AesMode &mode, u32 key_bits
     }
 }
 
+// Against the definition, with limits that many positions are below, and room for some of them.
+static void check_gear(u32 length, u32 lax, u32 room) {
+    const u32 strict = lax / 16;
+    std::vector<u32> table(256);
+    for (u32 &number : table) number = (u32)generator();
+    Memory data(length);
+    const Bytes bytes = noise(length);
+    if (length) memcpy(data.bytes, bytes.data(), length);
+    // Bytes that are all the same have one hash.
+    for (u32 i = length / 3; i < length / 2; i++) data.bytes[i] = 7;
+    std::vector<Below> expected, found(room, Below{0xdeadbeef, 0, 0});
+    for (u32 number = 1; number * WINDOW < length; number++) {
+        Below below = {number, 0, 0};
+        for (u32 i = 0; i < 32 && number * WINDOW + i < length; i++) {
+            u32 hash = 0;
+            for (u32 k = 0; k < WINDOW; k++) hash += table[data.bytes[number * WINDOW + i - k]] << k;
+            below.lax |= (u32)(hash < lax) << i;
+            below.strict |= (u32)(hash < strict) << i;
+        }
+        if (below.lax) expected.push_back(below);
+    }
+    u32 count = 0;
+    const u8 *from = data.bytes;
+    const u32 *numbers = table.data();
+    u32 *counted = &count;
+    Below *to = found.data();
+    void *arguments[] = {&from, &length, &numbers, (void *)&strict, &lax, &room, &counted, &to};
+    run_grid(length / (THREADS * STRETCH) + 1, THREADS, find_kernel("gear_below")->bind(arguments));
+    if (count != expected.size()) fail("gear counts " + std::to_string(count) + " of " + std::to_string(expected.size()));
+    for (u32 i = 0; i < count && i < room; i++) {
+        bool there = false;
+        for (const Below &below : expected) there |= !memcmp(&below, &found[i], sizeof below);
+        if (!there) fail("gear of " + std::to_string(length) + " bytes, at " + std::to_string(found[i].number));
+        compared++;
+    }
+}
+
 int main() {
     void *library = dlopen("libcrypto.so.3", RTLD_NOW);
     if (!library) {
@@ -309,6 +346,10 @@ int main() {
         for (u32 length : {0, 63, 64, 65, 128}) pieces.push_back(length);
         check_hashes(hash, pieces, WHOLE, true);
         check_hashes(hash, pieces, ANYWHERE, true);
+    }
+    for (u32 length : {0, 31, 32, 33, 48, 63, 64, 65, 543, 544, 545, 16416, 16417, 40001}) {
+        check_gear(length, 1u << 30, 4000);
+        check_gear(length, 1u << 24, 10);
     }
     static const AesTables tables;
     for (u32 bits : {128, 256}) {

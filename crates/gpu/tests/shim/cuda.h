@@ -32,6 +32,8 @@ static inline void __syncthreads() { pthread_barrier_wait(&block_barrier); }
 static inline unsigned __activemask() { return ~0u; }
 static inline void __syncwarp(unsigned) {}
 
+static inline unsigned atomicAdd(unsigned *to, unsigned more) { return __atomic_fetch_add(to, more, __ATOMIC_RELAXED); }
+
 static inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned bits) {
     return (unsigned)(((uint64_t)high << 32 | low) << (bits & 31) >> 32);
 }

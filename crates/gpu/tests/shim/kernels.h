@@ -3,6 +3,7 @@
 #include "cuda.h"
 
 #include "../../kernels/aes.cu"
+#include "../../kernels/gear.cu"
 #include "../../kernels/hash.cu"
 
 #include <cstring>
@@ -30,7 +31,7 @@ struct NamedKernel {
 static const NamedKernel KERNELS_BY_NAME[] = {
     NAMED(md5_aligned),     NAMED(md5_anywhere),    NAMED(sha1_aligned), NAMED(sha1_anywhere),   NAMED(sha256_aligned),
     NAMED(sha256_anywhere), NAMED(aes_ecb_encrypt), NAMED(aes_ecb_decrypt), NAMED(aes_ctr),      NAMED(aes_cbc_decrypt),
-    NAMED(aes_cbc_encrypt), NAMED(aes_ecb_encrypt_bits), NAMED(aes_ctr_bits),
+    NAMED(aes_cbc_encrypt), NAMED(aes_ecb_encrypt_bits), NAMED(aes_ctr_bits), NAMED(gear_below),
 };
 
 static const NamedKernel *find_kernel(const char *name) {

@@ -74,6 +74,11 @@ impl Gear {
         }
     }
 
+    /// The number of each byte.
+    pub fn table(&self) -> &[u32; 256] {
+        &self.table
+    }
+
     /// The first position of `data`, not before `from`, at which the hash is below `limit`.
     ///
     /// # Panics

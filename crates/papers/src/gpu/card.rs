@@ -1,7 +1,8 @@
 //! What a card does, and whether it is right.
 
 use anyhow::{Result, ensure};
-use tabane_gpu::{Aes, Algorithm, Card, Design, Message, Mode, Options};
+use tabane_gpu::{Aes, Algorithm, Card, Design, DeviceBuffer, Gear, Message, Mode, Options};
+use tabane_store::chunker::Chunker;
 
 use super::{Subject, Unit, here};
 
@@ -60,11 +61,12 @@ impl Bench {
         seconds: f64,
     ) -> Result<Option<f64>> {
         let rate = match (subject, unit) {
-            (Subject::Hash(_), Unit::CardResidentBits) => return Ok(None),
+            (Subject::Hash(_) | Subject::Cuts, Unit::CardResidentBits) => return Ok(None),
             (Subject::Hash(algorithm), Unit::CardResident) => {
                 self.hash_resident(algorithm, len, data, seconds)
             }
             (Subject::Hash(algorithm), _) => self.hash_from_host(algorithm, len, data, seconds),
+            (Subject::Cuts, _) => self.cuts(&data[..len], unit == Unit::CardFromHost, seconds),
             (Subject::Aes(mode), Unit::CardResident) => {
                 self.aes_resident(Design::Tables, mode, &data[..len], seconds)
             }
@@ -129,6 +131,26 @@ impl Bench {
         })
     }
 
+    /// Finds on the card where to cut, with or without bringing the data there.
+    fn cuts(&self, data: &[u8], bring: bool, seconds: f64) -> Result<f64> {
+        let chunker = here::chunker();
+        let mut gear = Gear::new(&self.card, chunker.hash().0)?;
+        let mut on_card = self.card.allocate(data.len())?;
+        on_card.write(data)?;
+        let found = cut_on_card(&chunker, &mut gear, &on_card)?;
+        ensure!(
+            found == chunker.blocks(data, true).collect::<Vec<usize>>(),
+            "the card's cuts are wrong"
+        );
+        here::timed(data.len(), seconds, || {
+            if bring {
+                on_card.write(data)?;
+            }
+            cut_on_card(&chunker, &mut gear, &on_card)?;
+            Ok(())
+        })
+    }
+
     fn aes_resident(&self, design: Design, mode: Mode, data: &[u8], seconds: f64) -> Result<f64> {
         let key = Aes::new(&self.card, &KEY)?;
         let (mut from, mut to) = (
@@ -174,4 +196,13 @@ impl Bench {
         );
         here::timed(data.len(), seconds, || crypt(&mut bytes))
     }
+}
+
+/// The lengths of the blocks of data that are on the card.
+fn cut_on_card(chunker: &Chunker, gear: &mut Gear, data: &DeviceBuffer) -> Result<Vec<usize>> {
+    let [strict, lax] = chunker.hash().1;
+    let marks = gear.marks(data, strict, lax)?;
+    Ok(chunker.blocks_by(data.len(), |positions, strict| {
+        marks.first_below(positions, strict)
+    }))
 }

@@ -8,6 +8,8 @@ use tabane_bench::cpus::on_each;
 use tabane_bench::peers::openssl::{Instructions, OpenSsl};
 use tabane_gpu::Mode;
 use tabane_lanes::aes::{self, Key};
+use tabane_store::Id;
+use tabane_store::chunker::{Chunker, Chunking};
 
 use super::Subject;
 
@@ -56,6 +58,11 @@ pub fn ciphertext(key: &[u8; 16], mode: Mode, data: &[u8]) -> Vec<u8> {
     data
 }
 
+/// The chunker of a repository with blocks of the default length.
+pub fn chunker() -> Chunker {
+    Chunker::new(Chunking::default(), &Id([7; 32])).expect("valid lengths")
+}
+
 fn encrypt(key: &Key, mode: Mode, data: &mut [u8]) {
     match mode {
         Mode::Ctr => aes::ctr(key, &mut [0; 16], data),
@@ -86,6 +93,13 @@ pub fn lanes(
                     Ok(())
                 })
             }
+            Subject::Cuts => {
+                let chunker = chunker();
+                timed(mine.len(), seconds, || {
+                    black_box(chunker.blocks(mine, true).count());
+                    Ok(())
+                })
+            }
             Subject::Aes(mode) => {
                 let key = Key::new(&[7; 16]).expect("16 bytes");
                 let mut mine = mine.to_vec();
@@ -102,9 +116,7 @@ pub fn lanes(
 }
 
 /// Bytes a second of OpenSSL on these processors together, a process on each.
-pub fn openssl(openssl: &OpenSsl, cpus: &[usize], subject: Subject, len: usize) -> Result<f64> {
-    let rates = on_each(cpus, |_| {
-        openssl.rate(&subject.openssl_arguments(), len, Instructions::All)
-    })?;
+pub fn openssl(openssl: &OpenSsl, cpus: &[usize], what: [&str; 2], len: usize) -> Result<f64> {
+    let rates = on_each(cpus, |_| openssl.rate(&what, len, Instructions::All))?;
     Ok(rates.iter().sum())
 }

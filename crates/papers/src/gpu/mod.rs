@@ -1,5 +1,5 @@
 //! `tabane-papers gpu`: hashes and AES on a graphics card, as the paper measured them: its tables 1
-//! to 3.
+//! to 3; and content-defined chunking there.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ mod here;
 mod plot;
 mod report;
 
-/// Time hashes and AES on a graphics card beside all cores and OpenSSL, by the length of the
+/// Time hashes, AES and chunking on a graphics card beside all cores and OpenSSL, by the length of the
 /// messages.
 ///
 /// Rates are bytes a second of wall time, medians over the rounds. Results of the card are compared
@@ -58,21 +58,27 @@ enum Subject {
     /// Encryption under one key of 128 bits; the bytes are those of the whole call, as in the
     /// paper's table 3.
     Aes(tabane_gpu::Mode),
+    /// Cutting into blocks of 128 KiB by content; the bytes are those of the whole call.
+    Cuts,
 }
 
 impl Subject {
     /// The paper's, in the order of its tables, and then others.
-    const ALL: [Subject; 5] = [
+    const ALL: [Subject; 6] = [
         Subject::Hash(tabane_gpu::Algorithm::Sha1),
         Subject::Hash(tabane_gpu::Algorithm::Md5),
         Subject::Aes(tabane_gpu::Mode::EcbEncrypt),
         Subject::Hash(tabane_gpu::Algorithm::Sha256),
         Subject::Aes(tabane_gpu::Mode::Ctr),
+        Subject::Cuts,
     ];
 
-    /// The paper's lengths in bytes, and longer ones. Those of AES are of all data, which has to be
-    /// much to pay.
+    /// The paper's lengths in bytes, and longer ones. Those of AES and of cutting are of all data,
+    /// which has to be much to pay.
     fn lens(self) -> Vec<usize> {
+        if self == Subject::Cuts {
+            return vec![1 << 20, 16 << 20, 256 << 20, 1 << 30];
+        }
         let mut lens = vec![16, 64, 256, 1024, 8192, 64 << 10, 1 << 20];
         if matches!(self, Subject::Aes(_)) {
             lens.extend([16 << 20, 256 << 20]);
@@ -80,12 +86,13 @@ impl Subject {
         lens
     }
 
-    /// How `openssl speed` is asked for it.
-    fn openssl_arguments(self) -> [&'static str; 2] {
+    /// How `openssl speed` is asked for it, if OpenSSL has it.
+    fn openssl_arguments(self) -> Option<[&'static str; 2]> {
         match self {
-            Subject::Hash(algorithm) => ["-evp", algorithm.name()],
-            Subject::Aes(tabane_gpu::Mode::Ctr) => ["-evp", "aes-128-ctr"],
-            Subject::Aes(_) => ["-evp", "aes-128-ecb"],
+            Subject::Hash(algorithm) => Some(["-evp", algorithm.name()]),
+            Subject::Aes(tabane_gpu::Mode::Ctr) => Some(["-evp", "aes-128-ctr"]),
+            Subject::Aes(_) => Some(["-evp", "aes-128-ecb"]),
+            Subject::Cuts => None,
         }
     }
 
@@ -97,6 +104,8 @@ impl Subject {
             Subject::Hash(tabane_gpu::Algorithm::Sha1) => 650.0 / 64.0,
             Subject::Hash(tabane_gpu::Algorithm::Sha256) => 1300.0 / 64.0,
             Subject::Aes(_) => 42.0,
+            // Where the byte's number is, the hash, the lowest hash.
+            Subject::Cuts => 4.0,
         }
     }
 }
@@ -109,6 +118,7 @@ impl fmt::Display for Subject {
             Subject::Hash(tabane_gpu::Algorithm::Sha256) => "SHA-256",
             Subject::Aes(tabane_gpu::Mode::Ctr) => "AES-128-CTR",
             Subject::Aes(_) => "AES-128-ECB",
+            Subject::Cuts => "Chunking",
         })
     }
 }
@@ -203,7 +213,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                             };
                             let rate = openssl
                                 .as_ref()
-                                .map(|openssl| here::openssl(openssl, cpus, subject, len));
+                                .zip(subject.openssl_arguments())
+                                .map(|(openssl, what)| here::openssl(openssl, cpus, what, len));
                             rate.transpose()?
                         }
                     };

@@ -54,7 +54,7 @@ fn draw_subject(file: &Path, subject: Subject, lines: &[&Line]) -> Result<()> {
             .configure_mesh()
             .x_desc(match subject {
                 Subject::Hash(_) => "bytes a message",
-                Subject::Aes(_) => "bytes in all",
+                Subject::Aes(_) | Subject::Cuts => "bytes in all",
             })
             .y_desc("GB/s")
             .x_label_formatter(&|x| format!("{x:.0}"))

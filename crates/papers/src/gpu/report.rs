@@ -64,7 +64,7 @@ pub fn print_tables(card: Option<&Bench>, lines: &[Line]) {
     for subject in Subject::ALL {
         let bytes = match subject {
             Subject::Hash(_) => "bytes a message",
-            Subject::Aes(_) => "bytes in all",
+            Subject::Aes(_) | Subject::Cuts => "bytes in all",
         };
         println!("\n{subject}, GB/s");
         print!("{bytes:>16}");
