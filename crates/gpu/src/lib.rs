@@ -29,8 +29,8 @@
 //!   program, and by the driver for the card.
 //! * `driver`: the functions of `libcuda.so.1`. `context`: an open card and its streams. `kernel`:
 //!   launching. `memory`, `staging`: buffers.
-//! * `card`: all of it. `hash`, `aes`, `gear`: what is computed. `open`, with `known_answers`: before
-//!   anything else is.
+//! * `card`: all of it. `hash`, `aes`, `gear`: what is computed. `open`, with `known_answers`:
+//!   before anything else is.
 
 mod aes;
 mod algorithm;

@@ -18,8 +18,8 @@ mod here;
 mod plot;
 mod report;
 
-/// Time hashes, AES and chunking on a graphics card beside all cores and OpenSSL, by the length of the
-/// messages.
+/// Time hashes, AES and chunking on a graphics card beside all cores and OpenSSL, by the length of
+/// the messages.
 ///
 /// Rates are bytes a second of wall time, medians over the rounds. Results of the card are compared
 /// with those of the lanes, after its buffers were filled with something else. Without a card, the
