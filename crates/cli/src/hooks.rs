@@ -99,6 +99,15 @@ impl TypedValueParser for WebAddress {
 }
 
 impl Hooks {
+    /// These commands, and no web address.
+    pub fn without_monitors(&self) -> Self {
+        Self {
+            ping: None,
+            webhook: None,
+            ..self.clone()
+        }
+    }
+
     /// Runs `command` between its hooks. `run` also returns a sentence for an exit code other than
     /// 0 that is no error.
     ///
@@ -220,7 +229,9 @@ impl Hooks {
     /// Tells the monitor.
     fn ping(&self, what: &str, body: String) {
         if let Some(url) = &self.ping {
-            let url = format!("{}/{what}", url.trim_end_matches('/'));
+            // What follows a question mark stays behind the path.
+            let (path, query) = url.split_at(url.find('?').unwrap_or(url.len()));
+            let url = format!("{}/{what}{query}", path.trim_end_matches('/'));
             tell("--ping", &url, body, "text/plain; charset=utf-8");
         }
     }

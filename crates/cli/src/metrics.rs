@@ -40,7 +40,7 @@ pub struct Metrics {
 
 impl MetricsFile {
     /// Runs a command between its hooks, and writes its metrics with its result and time of end,
-    /// even if it fails.
+    /// even if it fails. Of a dry run no file and no monitor hears.
     ///
     /// # Errors
     /// The command's error; if it succeeded, that of writing the file.
@@ -48,15 +48,21 @@ impl MetricsFile {
         &self,
         global: &Global,
         command: &'static str,
+        dry_run: bool,
         run: impl FnOnce(&mut Metrics) -> Result<Exit>,
     ) -> Result<Exit> {
         let mut metrics = Metrics::new(global, command);
         let start = Instant::now();
-        let result = self.hooks.around(command, || {
+        let hooks = if dry_run {
+            self.hooks.without_monitors()
+        } else {
+            self.hooks.clone()
+        };
+        let result = hooks.around(command, || {
             let result = run(&mut metrics);
             (result, std::mem::take(&mut metrics.sentence))
         });
-        let Some(path) = &self.metrics_file else {
+        let Some(path) = self.metrics_file.as_ref().filter(|_| !dry_run) else {
             return result;
         };
         let exit = result.as_ref().map_or_else(Failure::exit, |&exit| exit);

@@ -38,6 +38,10 @@ pub struct Snapshot {
     /// another repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub original: Option<Id>,
+    /// How often it was changed, which made one snapshot of another: tags, entries left out,
+    /// repairs. Copies to other repositories do not count.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub changes: u32,
     /// The content of `/`, a directory.
     pub root: Vec<Piece>,
     /// The write-only key that made it. Stored only where a full key has made another snapshot of
@@ -51,6 +55,11 @@ pub struct Snapshot {
     pub program_version: String,
     /// What there was to do.
     pub summary: Summary,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl Snapshot {
@@ -67,10 +76,17 @@ impl Snapshot {
     }
 
     /// What snapshots are sorted by, the latest last: the time. Of those of one time, as of an
-    /// import that was done again, one that lacks less is later, and one that was made of another.
-    pub fn order(&self, id: Id) -> (Timestamp, Reverse<u64>, bool, Id) {
+    /// import that was done again, one that lacks less is later, and the one that was
+    /// changed more often.
+    pub fn order(&self, id: Id) -> impl Ord + use<> {
         let lacking = Reverse(self.summary.errors);
-        (self.time, lacking, self.original.is_some(), id)
+        (
+            self.time,
+            lacking,
+            self.original.is_some(),
+            self.changes,
+            id,
+        )
     }
 
     /// Adds a tag, unless it has it.

@@ -160,6 +160,7 @@ impl<'a> Crafter<'a> {
             retention: None,
             parent: None,
             original: None,
+            changes: 0,
             writer: None,
             root,
             owners: None,

@@ -25,6 +25,11 @@ impl Mount {
             .then(|| Self::of(&["-o", "loop", image.to_str().unwrap()], at))?
     }
 
+    /// Another name of a directory or a file. Nothing, said loudly, where this cannot be.
+    pub fn bind(from: &Path, at: &Path) -> Option<Self> {
+        Self::of(&["--bind", from.to_str().unwrap()], at)
+    }
+
     fn of(arguments: &[&str], at: &Path) -> Option<Self> {
         if !is_root() {
             not_checked("other file systems", "this needs root");

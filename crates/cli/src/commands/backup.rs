@@ -304,7 +304,7 @@ impl Backup {
     /// Runs `tabane backup`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let file = self.metrics.clone();
-        file.record(global, "backup", |metrics| self.back_up(global, metrics))
+        file.record(global, "backup", self.dry_run, |metrics| self.back_up(global, metrics))
     }
 
     fn back_up(self, global: &Global, metrics: &mut Metrics) -> Result<Exit> {

@@ -95,7 +95,7 @@ impl Check {
     /// Runs `tabane check`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let file = self.metrics.clone();
-        file.record(global, "check", |metrics| self.check(global, metrics))
+        file.record(global, "check", false, |metrics| self.check(global, metrics))
     }
 
     /// The snapshots that are named or chosen by options; none if all are meant.
@@ -120,7 +120,8 @@ impl Check {
         };
         let now = Timestamp::now();
         let mut latest: BTreeMap<String, Option<Timestamp>> = BTreeMap::new();
-        for (id, snapshot) in repository.snapshots(&self.selection.filter())?.snapshots {
+        let filter = self.selection.filter();
+        for (id, snapshot) in repository.snapshots(&filter)?.snapshots {
             let (host, time) = (snapshot.hostname, snapshot.time);
             if time.duration_since(now) > CLOCK_DIFFERENCE_MAX {
                 warn(format!(
@@ -135,6 +136,9 @@ impl Check {
                 // They come in the order of their times.
                 latest.insert(host, Some(time));
             }
+        }
+        for host in filter.hosts {
+            latest.entry(host).or_default();
         }
         if latest.is_empty() {
             return Ok(vec![

@@ -86,7 +86,7 @@ impl Drill {
     /// Runs `tabane drill`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let file = self.metrics.clone();
-        file.record(global, "drill", |metrics| self.drill(global, metrics))
+        file.record(global, "drill", false, |metrics| self.drill(global, metrics))
     }
 
     fn drill(&self, global: &Global, metrics: &mut Metrics) -> Result<Exit> {

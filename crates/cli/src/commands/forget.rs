@@ -225,7 +225,7 @@ impl Forget {
     /// Runs `tabane forget`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let file = self.metrics.clone();
-        file.record(global, "forget", |metrics| self.forget(global, metrics))
+        file.record(global, "forget", self.dry_run, |metrics| self.forget(global, metrics))
     }
 
     fn forget(self, global: &Global, metrics: &mut Metrics) -> Result<Exit> {
@@ -278,7 +278,13 @@ impl Forget {
         };
         let groups = forget::group(listing.snapshots, self.group_by);
         let groups: Vec<Judged> = groups.into_iter().map(judge).collect();
-        let emptied = groups.iter().find(|judged| judged.kept().next().is_none());
+        // What was to go after a time goes, also when it is the last of its group.
+        let is_awaited = |(_, snapshot): &(Id, Snapshot)| {
+            matches!(snapshot.retention, Some(Retention::Until(time)) if time <= now)
+        };
+        let emptied = groups.iter().find(|judged| {
+            judged.kept().next().is_none() && !judged.group.snapshots.iter().all(is_awaited)
+        });
         if let Some(judged) = emptied
             && !self.unsafe_allow_remove_all
         {

@@ -3,18 +3,22 @@
 use clap::Args;
 use serde_json::json;
 
+use tabane_store::snapshot::Retention;
+
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
-use crate::output::{Output, print_json};
+use crate::output::{Output, print_json, warn};
 use crate::select::{Selected, Selection};
 
 /// Make one snapshot of several
 #[derive(Args)]
 #[command(after_help = "\
 The new snapshot has every file of those that are named, or of all that --host, --tag and --path \
-choose. Of a file that several have, it gets the version that was changed last. No data are \
-copied. The others stay, unless --delete is given.
+choose. Of a file that several have, it gets the version that was changed last; where one has a \
+directory and another something else of that name, it gets that of the later snapshot. No data are \
+copied. The others stay, unless --delete is given, and also then if they are marked with \
+--delete-never.
 
 Examples:
   tabane merge -r /mnt/backup 1a2b3c4d 5e6f7a8b --add-tag all
@@ -52,8 +56,13 @@ impl Merge {
         let Selected { snapshots, exit } = self.selection.list(&repository, &self.snapshots)?;
         let (id, merged) = repository.merge(&snapshots, &self.add_tag, self.dry_run)?;
         if self.delete && id.is_some() {
-            for (old, _) in snapshots.iter().filter(|(old, _)| Some(*old) != id) {
-                repository.remove_snapshot(*old)?;
+            for (old, snapshot) in snapshots.iter().filter(|(old, _)| Some(*old) != id) {
+                if snapshot.retention == Some(Retention::Never) {
+                    let old = old.short();
+                    warn(format!("snapshot {old} stays, since it is marked with --delete-never"));
+                } else {
+                    repository.remove_snapshot(*old)?;
+                }
             }
         }
         let summary = &merged.summary;

@@ -92,7 +92,7 @@ impl Prune {
     /// Runs `tabane prune`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let file = self.metrics.clone();
-        file.record(global, "prune", |metrics| {
+        file.record(global, "prune", self.dry_run, |metrics| {
             let repository = global.open()?;
             if self.dry_run {
                 dry_run(global, &repository, &self.limits, &HashSet::new())

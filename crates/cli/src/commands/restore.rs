@@ -38,10 +38,10 @@ A file that an interrupted restore was writing is newer than the snapshot's, so 
 or if-changed.
 
 What the snapshot does not have stays, unless --delete is given. That deletes also what the backup \
-left out by --exclude; restore with the same --exclude to keep it. Directories of which the \
+or a `rewrite` left out; restore with the same --exclude to keep it. Directories of which the \
 snapshot has only a part, those above the paths that were backed up, lose nothing, nor does a \
-mounted file system of which it has nothing. If an entry cannot be restored, or the backup could \
-not read one, nothing is deleted.
+mounted file system of which it has nothing, nor a repository. If an entry cannot be restored, or \
+the backup could not read one, nothing is deleted.
 
 Owners and groups are found by their names, where this machine has them; root is always number 0. \
 File flags (immutable, append, nodump) are set last; immutable and append need root's rights. A \
@@ -162,8 +162,15 @@ impl Restore {
             .exclude(self.exclude)
             .exclude_insensitive(self.iexclude)
             .exclude_files(self.exclude_file);
-        let options = RestoreOptions::new(&self.target)
-            .within(self.within)
+        // Both from / on, so that one can begin with the other.
+        let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+        let within = self.within.map(absolute);
+        let target = match &within {
+            Some(_) => absolute(self.target.clone()),
+            None => self.target.clone(),
+        };
+        let options = RestoreOptions::new(target)
+            .within(within)
             .subpath(&self.place.path)
             .includes(includes)
             .verify(self.verify)

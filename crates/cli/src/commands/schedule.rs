@@ -1,6 +1,6 @@
 //! `tabane schedule`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -18,7 +18,7 @@ use crate::schedule::{Job, Keeper, Place, Sandbox, When, installed, lines_of, sp
 systemd, and switches it on. What it starts are commands of tabane with the profile, the \
 repository and the password file that are given now; a timer cannot type a password. Each command \
 is split into words as a shell does it, with quotes, but there is no shell: put what needs $NAME \
-or $(…) into a script, and start that with cron or a timer of your own.
+or $(…) into a script, and start that with cron or a timer of your own. Write paths from / on.
 
 The service may read everything, and write nothing but the repository, its cache and what \
 --writable names. `restore`, `drill` and backups with --use-fs-snapshot need more: --no-sandbox.
@@ -101,6 +101,13 @@ impl Install {
             let refused = |why| Failure::Usage(format!("{given:?} cannot be started: {why}"));
             let words = split(given).map_err(refused)?;
             crate::check_arguments(repository.options.iter().chain(&words)).map_err(refused)?;
+            if let Some(path) = words[1..].iter().find(|word| is_path_from_here(word)) {
+                let absolute = std::path::absolute(path).unwrap_or_default();
+                return Err(refused(format!(
+                    "it is not started in this directory, in which {path} is: write {}",
+                    absolute.display()
+                )));
+            }
             commands.push(words);
         }
         let name = self.name.or_else(|| global.profile.clone());
@@ -155,6 +162,12 @@ impl Install {
         }
         Ok(Exit::Success)
     }
+}
+
+/// Whether a word is a path of something that is there, from the current directory on.
+fn is_path_from_here(word: &str) -> bool {
+    let path = Path::new(word);
+    !word.starts_with('-') && path.is_relative() && path.symlink_metadata().is_ok()
 }
 
 fn list(global: &Global) -> Result<Exit> {

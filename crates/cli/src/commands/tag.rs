@@ -74,6 +74,7 @@ impl Tag {
                 continue;
             }
             snapshot.original = Some(snapshot.original.unwrap_or(id));
+            snapshot.changes += 1;
             changed.push((id, snapshot));
         }
         let replaced = repository.replace_snapshots(&changed)?;

@@ -90,10 +90,10 @@ impl Job {
 /// What a job does, for people.
 pub fn lines_of(job: &Job) -> Vec<String> {
     let mut lines = vec![format!("{} starts {}:", job.name, job.at)];
-    lines.extend(
-        job.command_lines()
-            .map(|words| format!("    {}", words.join(" "))),
-    );
+    lines.extend(job.command_lines().map(|words| {
+        let line = shlex::try_join(words.iter().map(String::as_str));
+        format!("    {}", line.unwrap_or_else(|_| words.join(" ")))
+    }));
     lines
 }
 

@@ -55,6 +55,7 @@ pub fn files(job: &Job, is_user: bool) -> Vec<(String, String)> {
     }
     if !is_user {
         lines += "CacheDirectory=tabane\nEnvironment=TABANE_CACHE_DIR=%C/tabane\n";
+        lines += "StateDirectory=tabane\nEnvironment=TABANE_STATE_DIR=%S/tabane\n";
     }
     // A user's manager may not restrict what the user may do.
     if let (Sandbox::Writable(directories), false) = (&job.sandbox, is_user) {

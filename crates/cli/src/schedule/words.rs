@@ -25,7 +25,8 @@ fn needs_a_shell(command: &str) -> Option<char> {
             '"' => is_double = !is_double,
             '$' | '`' => return Some(character),
             ';' | '&' | '|' | '<' | '>' if !is_double => return Some(character),
-            '~' if !is_double && before.is_whitespace() => return Some(character),
+            '*' | '?' | '[' | '{' if !is_double => return Some(character),
+            '~' | '#' if !is_double && before.is_whitespace() => return Some(character),
             _ => {}
         }
         before = character;
@@ -50,6 +51,7 @@ mod tests {
                 &["backup", "--exclude", "$RECYCLE.BIN", "a~"],
             ),
             ("backup \"it's; so\"", &["backup", "it's; so"]),
+            ("backup /a#b '*.o' \"#?\"", &["backup", "/a#b", "*.o", "#?"]),
             ("backup \\$x ''", &["backup", "$x", ""]),
         ] {
             assert_eq!(split(command).expect(command), words);
@@ -66,6 +68,9 @@ mod tests {
             ("backup \"$HOME\"", "$ is for a shell"),
             ("backup `pwd`", "` is for a shell"),
             ("backup ~/x", "~ is for a shell"),
+            ("backup #x", "# is for a shell"),
+            ("backup /tmp/*.txt", "* is for a shell"),
+            ("backup /tmp/{a,b}", "{ is for a shell"),
             ("backup && forget", "& is for a shell"),
             ("backup 2>/dev/null", "> is for a shell"),
             ("backup 'x", "a quote has no end"),

@@ -39,6 +39,9 @@ fn metrics_are_written_whatever_happens() {
     let mode = fs::metadata(&file).expect("there").permissions().mode();
     assert_eq!(mode & 0o777, 0o644);
 
+    bed.backup(&["-n", "--metrics-file", &file_text]).succeeds();
+    assert_eq!(fs::read_to_string(&file).expect("written"), text);
+
     // A failure says so, and keeps the time of the success.
     let mut command = bed.command(["backup", "/nowhere/at/all", "--metrics-file", &file_text]);
     run(&mut command).fails(1, "/nowhere/at/all");

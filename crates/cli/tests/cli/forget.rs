@@ -146,6 +146,16 @@ fn tags_keep_and_the_last_snapshot_is_not_removed_by_accident() {
 }
 
 #[test]
+fn what_was_to_go_after_a_time_goes_also_if_it_is_the_last_of_its_group() {
+    let (bed, ids) = with_snapshots(&["2026-01-01 10:00:00"]);
+    let args = ["--host", "old", "--time", "2020-01-01 10:00:00"];
+    bed.backup(&[&args[..], &["--delete-after", "1d"]].concat())
+        .succeeds();
+    bed.run(["forget", "--keep-last", "1"]).succeeds();
+    assert_eq!(left(&bed), ids);
+}
+
+#[test]
 fn snapshots_are_removed_by_name() {
     let (bed, ids) = with_snapshots(&[
         "2026-01-01 10:00:00",

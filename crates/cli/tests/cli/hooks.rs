@@ -139,6 +139,18 @@ fn monitors_and_webhooks_hear_of_a_run() {
     );
     assert!(requests[1].starts_with("POST /uuid/0 "), "{}", requests[1]);
 
+    // What is asked for stays behind the path; nothing is told of a dry run.
+    let (url, thread) = server(2, "200 OK");
+    let asked = format!("{url}?rid=1");
+    bed.backup(&["-n", "--ping", &asked]).succeeds();
+    bed.backup(&["--ping", &asked]).succeeds();
+    let requests = thread.join().expect("served");
+    assert!(
+        requests[0].starts_with("POST /uuid/start?rid=1 "),
+        "{}",
+        requests[0]
+    );
+
     let (url, thread) = server(1, "200 OK");
     let ran = bed.run(["check", "--webhook", &url, "0000"]);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);

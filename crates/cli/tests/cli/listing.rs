@@ -230,6 +230,15 @@ fn backups_that_do_not_run_are_found() {
         "{}",
         ran.stderr
     );
+    // One that is named and has none is missed.
+    let hosts = ["--host", "ada", "--host", "lost"];
+    let ran = bed.run(["check", "--expect-every", "1d"].iter().chain(&hosts));
+    assert_eq!(ran.code, Some(1));
+    assert!(
+        ran.stderr.contains("lost has no snapshot"),
+        "{}",
+        ran.stderr
+    );
     let empty = Bed::with_repository();
     let ran = empty.run(["check", "--expect-every", "1d"]);
     assert!(ran.stderr.contains("one was expected"), "{}", ran.stderr);

@@ -29,6 +29,16 @@ fn schedule(bed: &Bed, args: &[&str]) -> Ran {
 }
 
 #[test]
+fn a_path_from_here_is_refused() {
+    let bed = Bed::new();
+    // Tests run in the folder of this crate.
+    schedule(&bed, &["install", "--user", "backup src"]).fails(
+        2,
+        "it is not started in this directory, in which src is: write /",
+    );
+}
+
+#[test]
 fn a_timer_of_systemd_is_installed_listed_and_removed() {
     let bed = Bed::new();
     let install = ["install", "--with", "systemd", "--user", "--at", "sun 2:30"];

@@ -68,6 +68,36 @@ fn snapshots_say_what_they_are_for_and_how_long_they_stay() {
 }
 
 #[test]
+fn the_latest_of_one_time_is_the_one_that_was_changed_last() {
+    // Which ID is the higher one is chance.
+    for tag in ["a", "b", "c", "d", "e"] {
+        let bed = Bed::with_repository();
+        bed.backup(&[]).succeeds();
+        bed.run(["tag", "--add", tag, "latest"]).succeeds();
+        bed.run(["rewrite", "--exclude", "copy.bin", "latest"])
+            .succeeds();
+        let listed = bed.run(["ls", "latest"]).succeeds().stdout;
+        assert!(!listed.contains("copy.bin"), "{listed}");
+        // Once more, there is nothing to do.
+        bed.run(["rewrite", "--exclude", "copy.bin", "latest"])
+            .succeeds()
+            .says("0 of 1 snapshot");
+    }
+}
+
+#[test]
+fn what_is_never_to_be_removed_outlives_a_merge() {
+    let bed = Bed::with_repository();
+    bed.backup(&["--tag", "x", "--delete-never"]).succeeds();
+    bed.backup(&["--tag", "x"]).succeeds();
+    let ran = bed.run(["merge", "--delete", "--tag", "x"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--delete-never"), "{}", ran.stderr);
+    let listed = bed.run(["snapshots", "--json"]).succeeds().last_json();
+    assert_eq!(listed.as_array().map(Vec::len), Some(2), "{listed}");
+}
+
+#[test]
 fn a_merged_snapshot_has_the_newest_of_each() {
     let bed = Bed::with_repository();
     let at = |name: &str| bed.source().join(name);

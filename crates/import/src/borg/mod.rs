@@ -278,6 +278,7 @@ fn describe(id: Id, name: String, archive: &Value) -> Sound<Snapshot> {
         retention: None,
         parent: None,
         original: Some(id),
+        changes: 0,
         writer: None,
         root: Vec::new(),
         owners: None,

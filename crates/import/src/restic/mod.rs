@@ -186,6 +186,7 @@ impl Restic {
             retention: None,
             parent: None,
             original: Some(id),
+            changes: 0,
             writer: None,
             root: Vec::new(),
             owners: None,

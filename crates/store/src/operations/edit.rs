@@ -195,6 +195,7 @@ impl<E: Edit> Editor<'_, E> {
         let mut edited = snapshot.clone();
         edited.root = root;
         edited.original = Some(snapshot.original.unwrap_or(id));
+        edited.changes += 1;
         self.edit.snapshot(&mut edited, &changes);
         Ok(Some((edited, changes)))
     }

@@ -93,6 +93,7 @@ impl Repository {
             retention: None,
             parent: None,
             original: None,
+            changes: 0,
             writer: None,
             root,
             owners: (self.format() > 1).then_some(owners),

@@ -124,6 +124,7 @@ impl Repository {
             retention: None,
             parent: None,
             original: None,
+            changes: 0,
             writer: None,
             root: root?,
             owners: None,

@@ -241,6 +241,90 @@ fn what_is_mounted_where_the_snapshot_has_nothing_is_not_deleted() {
 }
 
 #[test]
+fn what_is_mounted_from_the_same_file_system_is_not_deleted() {
+    let restored = Restored::new(|source| small_tree(source, 8));
+    let elsewhere = restored.place.path("elsewhere");
+    write(elsewhere.join("precious"), b"x");
+    write(restored.at("other"), b"x");
+    fs::create_dir_all(restored.at("new/mounted")).unwrap();
+    let Some(_mount) = Mount::bind(&elsewhere, &restored.at("new/mounted")) else {
+        return;
+    };
+    let options = restored.place.source_into(&restored.target).delete(true);
+    let (summary, warnings) =
+        restore_observed(&restored.place.repository, id(&restored.made), options);
+    assert_eq!((summary.deleted, summary.errors), (1, 0), "{warnings:?}");
+    assert!(elsewhere.join("precious").exists());
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+}
+
+#[test]
+fn a_repository_is_not_deleted() {
+    let restored = Restored::new(|source| small_tree(source, 8));
+    let within = restored.at("backups/mine");
+    fs::create_dir(restored.at("backups")).unwrap();
+    fs::rename(restored.place.path("repository"), &within).unwrap();
+    std::os::unix::fs::symlink(&within, restored.place.path("repository")).unwrap();
+    let options = restored.place.source_into(&restored.target).delete(true);
+    let (summary, warnings) =
+        restore_observed(&restored.place.repository, id(&restored.made), options);
+    assert_eq!((summary.deleted, summary.errors), (0, 0), "{warnings:?}");
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    let elsewhere = restored.place.path("elsewhere");
+    restored.place.restore_source(&restored.made, &elsewhere);
+}
+
+#[test]
+fn one_that_cannot_be_deleted_holds_up_no_other() {
+    let restored = Restored::new(|source| small_tree(source, 8));
+    for name in ["a", "b"] {
+        write(restored.at(name), b"x");
+    }
+    let Some(_mount) = Mount::bind(&restored.place.source.join("empty"), &restored.at("a")) else {
+        return;
+    };
+    let options = restored.place.source_into(&restored.target).delete(true);
+    let (summary, warnings) =
+        restore_observed(&restored.place.repository, id(&restored.made), options);
+    assert_eq!((summary.deleted, summary.errors), (1, 1), "{warnings:?}");
+    assert!(!restored.at("b").exists());
+}
+
+#[test]
+fn a_target_that_an_interrupted_restore_made_gets_its_attributes() {
+    let place = Place::new();
+    small_tree(&place.source, 8);
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+    fs::set_permissions(&place.source, Permissions::from_mode(0o751)).unwrap();
+    let made = back_up(&place.repository, &[&place.source]);
+    // As a restore that was killed has left it.
+    let target = place.path("target");
+    fs::create_dir(&target).unwrap();
+    fs::set_permissions(&target, Permissions::from_mode(0o700)).unwrap();
+    let mark = rustix::fs::setxattr(
+        &target,
+        "user.tabane.unfinished",
+        b"1",
+        rustix::fs::XattrFlags::empty(),
+    );
+    if mark.is_err() {
+        return not_checked(
+            "an interrupted restore",
+            "the file system has no attributes",
+        );
+    }
+    place.restore_source(&made, &target);
+    assert_eq!(mode(&target), 0o751);
+    let mut names = [0_u8; 100];
+    let len = rustix::fs::listxattr(&target, &mut names[..]).unwrap();
+    assert!(!String::from_utf8_lossy(&names[..len]).contains("tabane"));
+    // One that was there has its own.
+    fs::set_permissions(&target, Permissions::from_mode(0o700)).unwrap();
+    place.restore_source(&made, &target);
+    assert_eq!(mode(&target), 0o700);
+}
+
+#[test]
 fn other_names_of_a_wrong_file_keep_their_bytes() {
     type Change = fn(&Path);
     let changes: [(&str, Change); 4] = [

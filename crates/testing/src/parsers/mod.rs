@@ -940,6 +940,7 @@ fn snapshot_of(root: Vec<Piece>) -> Snapshot {
         retention: None,
         parent: Some(Id([3; 32])),
         original: None,
+        changes: 0,
         writer: None,
         root,
         owners: Some(Owners {

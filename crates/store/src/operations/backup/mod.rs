@@ -511,6 +511,7 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         retention: run.options.retention,
         parent: parent.id(),
         original: None,
+        changes: 0,
         writer: None,
         root,
         owners: (repository.format() > 1).then(|| owners.names()),

@@ -6,15 +6,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use rustix::fs::{AtFlags, FileType};
+use rustix::fs::{AtFlags, FileType, StatxAttributes, StatxFlags};
 use tabane_files::beneath::{file_type, in_directory};
 use tabane_files::read::{list, open_directory};
 
+use super::plan;
 use super::run::Run;
 use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
 use tabane_format::snapshot::Snapshot;
 use tabane_patterns::{Includes, Selection};
-use tabane_storage::Outcome;
+use tabane_storage::{Name, ObjectKind, Outcome};
 
 /// Something in the target that the snapshot does not have.
 pub struct Surplus {
@@ -27,7 +28,7 @@ pub struct Surplus {
 }
 
 /// Deletes `surplus`, and everything in it, as far as it is chosen. Nothing is deleted after an
-/// error, in the backup or now: what is there may be all that is left.
+/// error, in the backup or in what was restored: what is there may be all that is left.
 pub fn delete_all(
     run: &Run,
     target: &OwnedFd,
@@ -45,10 +46,13 @@ pub fn delete_all(
     if snapshot.summary.errors > 0 {
         return note("the backup could not read all that was there");
     }
+    if run.has_failed() || run.counters.errors.load(Ordering::Relaxed) > 0 {
+        return note("not all of the others could be restored");
+    }
     with_deep_stack(|| {
         for surplus in surplus {
-            if run.has_failed() || run.counters.errors.load(Ordering::Relaxed) > 0 {
-                return note("not all of the others could be restored");
+            if run.has_failed() {
+                return;
             }
             delete(run, target, includes, surplus);
         }
@@ -67,16 +71,29 @@ pub fn delete(run: &Run, target: &OwnedFd, includes: &Includes, surplus: &Surplu
     })
 }
 
-/// Whether a directory is on another file system than the one that it is in.
+/// Whether something is mounted at a directory, of whatever file system.
 pub fn is_mount_point(above: BorrowedFd<'_>, directory: BorrowedFd<'_>) -> io::Result<bool> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW;
+    // Kernels before 5.8 do not say it of a part of the same file system.
+    let is_root = rustix::fs::statx(directory, "", flags, StatxFlags::empty())
+        .is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
     let device = |fd| rustix::fs::fstat(fd).map(|stat| stat.st_dev);
-    Ok(device(above)? != device(directory)?)
+    Ok(is_root || device(above)? != device(directory)?)
 }
 
 /// Says that a directory and what is in it stay.
 pub fn warn_of_mount_point(run: &Run, path: &Path) {
     let why = "another file system is mounted there, and stays";
     run.repository.progress().warning(path, why);
+}
+
+/// Whether a directory is a repository, or a target of one: perhaps that which is restored from.
+fn is_repository(directory: BorrowedFd<'_>) -> bool {
+    let kind = |name: &str| file_type(directory, name.as_ref()).ok().flatten();
+    let is_directory = |of: ObjectKind| kind(of.name()) == Some(FileType::Directory);
+    kind(&Name::CONFIG.path()) == Some(FileType::RegularFile)
+        && is_directory(ObjectKind::Pack)
+        && is_directory(ObjectKind::Snapshot)
 }
 
 struct Deletion<'a> {
@@ -138,8 +155,16 @@ impl Deletion<'_> {
             warn_of_mount_point(self.run, below);
             return Ok(false);
         }
+        if is_repository(directory.as_fd()) {
+            let why = "a repository is there, and stays: delete it by hand if it is to go";
+            self.run.repository.progress().warning(below, why);
+            return Ok(false);
+        }
         if depth == DEPTH_MAX {
             return Err(io::Error::other("it is too many directories deep"));
+        }
+        if !self.run.options.dry_run {
+            plan::give_owner_rights(above, name);
         }
         let mut is_empty = true;
         for name in list(&directory)? {

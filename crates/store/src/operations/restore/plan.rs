@@ -161,7 +161,8 @@ pub fn make(
         with_trees_ahead(&run.repository, &run.index, reader, |trees| {
             let found = find(run, trees, snapshot_id, snapshot)?;
             let target = target::open(&run.options, false)?.map(Arc::new);
-            let is_new = target.is_none() && !run.options.dry_run;
+            let is_unfinished = |target: &Arc<OwnedFd>| target::is_unfinished(target);
+            let is_new = target.as_ref().is_none_or(is_unfinished) && !run.options.dry_run;
             let mut planner = Planner {
                 run,
                 trees,
@@ -172,8 +173,10 @@ pub fn make(
                 rest: Rest::default(),
                 firsts: HashMap::new(),
                 sources: snapshot.paths.iter().cloned().collect(),
-                way: vec![Step::new(PathBuf::new(), None, !is_new)],
+                way: Vec::new(),
             };
+            let existed = planner.target.is_some() || run.options.dry_run;
+            planner.way.push(Step::new(PathBuf::new(), None, existed));
             planner.all(includes, found, is_new)?;
             Ok((planner.target, planner.rest))
         })
@@ -247,10 +250,7 @@ impl Planner<'_, '_> {
             is_single,
         } = found;
         let selection = includes.select_directory(&above);
-        if entries.is_empty() && !self.make_target() {
-            return Ok(());
-        }
-        // A target that was there has attributes of its own.
+        // A target that was there has attributes of its own, if no restore has left it unfinished.
         if let Some(mut directory) = directory.filter(|_| is_new) {
             self.run.adapt(&mut directory);
             self.way[0].directory = Some(Directory {
@@ -259,6 +259,9 @@ impl Planner<'_, '_> {
                 outcome: Outcome::Created,
                 mode_before: None,
             });
+        }
+        if entries.is_empty() && !self.make_target() {
+            return Ok(());
         }
         let is_whole = !is_single && above.ancestors().any(|path| self.is_source(path));
         self.entries(includes, &above, entries, selection, is_whole)?;
@@ -275,6 +278,9 @@ impl Planner<'_, '_> {
         match target::open(&self.run.options, true) {
             Ok(target) => self.target = target.map(Arc::new),
             Err(error) => self.run.fail(error),
+        }
+        if let (Some(target), true) = (&self.target, self.way[0].directory.is_some()) {
+            target::mark_unfinished(target);
         }
         self.target.is_some()
     }
@@ -638,7 +644,7 @@ fn make_directory(target: &OwnedFd, path: &Path) -> io::Result<Made> {
 
 /// Gives the owner of a directory the rights to it that he took from himself, and returns its mode
 /// before that; nothing if he has them, or if they cannot be given.
-fn give_owner_rights(directory: BorrowedFd<'_>, name: &OsStr) -> Option<Mode> {
+pub fn give_owner_rights(directory: BorrowedFd<'_>, name: &OsStr) -> Option<Mode> {
     let there = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let mode = Mode::from_raw_mode(there.st_mode);
     if mode.contains(Mode::RWXU) {
@@ -766,6 +772,7 @@ pub fn finish_directories(run: &Run, target: &OwnedFd, directories: &[Directory]
 
 fn finish_directory(run: &Run, target: &OwnedFd, path: &Path, entry: &Entry) {
     let applied = if path.as_os_str().is_empty() {
+        target::mark_finished(target);
         Ok(write::apply(target.as_fd(), entry))
     } else {
         in_directory(target, path, |directory, name| {

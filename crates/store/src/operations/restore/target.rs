@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use tabane_files::beneath::{in_directory, open_beneath};
 use tabane_files::read::open_directory;
@@ -14,6 +14,25 @@ use tabane_files::write;
 
 use super::RestoreOptions;
 use tabane_format::{Error, Result};
+
+/// Extended attribute of a target that a restore has made and not yet given its attributes. Where
+/// it cannot be set, a target that an interrupted restore has left keeps those that it has.
+const UNFINISHED: &str = "user.tabane.unfinished";
+
+/// Whether an earlier restore made this target, and was interrupted.
+pub fn is_unfinished(target: &OwnedFd) -> bool {
+    rustix::fs::fgetxattr(target, UNFINISHED, &mut [0_u8; 1][..]).is_ok()
+}
+
+/// Marks a target that was made.
+pub fn mark_unfinished(target: &OwnedFd) {
+    let _ = rustix::fs::fsetxattr(target, UNFINISHED, b"1", XattrFlags::empty());
+}
+
+/// Takes the mark away.
+pub fn mark_finished(target: &OwnedFd) {
+    let _ = rustix::fs::fremovexattr(target, UNFINISHED);
+}
 
 /// The target directory of a restore. If it is not there, it is made if `make` says so, and
 /// nothing is returned if not.
