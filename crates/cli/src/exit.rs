@@ -97,6 +97,9 @@ Examples:
 /// The result of everything in this program.
 pub type Result<T> = std::result::Result<T, Failure>;
 
+/// What is said of a command that a signal ended.
+pub const INTERRUPTED: &str = "interrupted: nothing is damaged; run the same command again";
+
 /// The failure of a command.
 #[derive(Debug)]
 pub enum Failure {
@@ -123,6 +126,7 @@ impl Failure {
             Self::Store(Error::WrongPassword { .. }) => Exit::WrongPassword,
             Self::Import(tabane_import::Error::NoRepository { .. }) => Exit::NoRepository,
             Self::Import(tabane_import::Error::WrongPassword { .. }) => Exit::WrongPassword,
+            Self::Store(Error::Cancelled) => Exit::Interrupted,
             Self::Usage(_) => Exit::Usage,
             _ => Exit::Failure,
         }
@@ -132,6 +136,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Store(Error::Cancelled) => f.write_str(INTERRUPTED),
             Self::Store(error) => f.write_str(&advice::explain(error)),
             Self::Import(error) => f.write_str(&advice::explain_import(error)),
             Self::Storage(before, error) => {

@@ -12,10 +12,12 @@ use clap::{Arg, Args};
 use reqwest::Url;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
+use tabane_store::Error;
 
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
 use crate::output::warn;
+use crate::process;
 
 /// Interval of checks whether a hook has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
@@ -120,19 +122,57 @@ impl Hooks {
         run: impl FnOnce() -> (Result<Exit>, String),
     ) -> Result<Exit> {
         let start = Instant::now();
+        if !self.is_none() {
+            // After a signal the others hear of it.
+            process::end_after_signals();
+            let (hooks, command) = (self.clone(), command.to_owned());
+            process::owe_last_words(move || {
+                let interrupted = Err(Failure::Store(Error::Cancelled));
+                let _ = hooks.behind(&command, start, interrupted, "");
+            });
+        }
         self.ping("start", String::new());
         let before = vec![("TABANE_HOOK_COMMAND", command.to_owned())];
         let ready = self.run_all("--run-before", &self.run_before, &before);
-        let (mut result, sentence) = match ready {
+        let (result, sentence) = match ready {
             Ok(()) => run(),
+            Err(_) if process::is_interrupted() => {
+                (Err(Failure::Store(Error::Cancelled)), String::new())
+            }
             Err(why) => {
                 let text = format!("{why}, so nothing was done");
                 (Err(Failure::Other(text)), String::new())
             }
         };
+        if self.is_none() {
+            return result;
+        }
+        process::take_last_words();
+        self.behind(command, start, result, &sentence)
+    }
+
+    /// Whether nobody is to hear anything.
+    fn is_none(&self) -> bool {
+        let hooks = [
+            &self.run_before,
+            &self.run_after,
+            &self.run_failed,
+            &self.run_finally,
+        ];
+        hooks.iter().all(|hooks| hooks.is_empty()) && self.ping.is_none() && self.webhook.is_none()
+    }
+
+    /// Runs the hooks behind a command, and tells the web addresses.
+    fn behind(
+        &self,
+        command: &str,
+        start: Instant,
+        mut result: Result<Exit>,
+        sentence: &str,
+    ) -> Result<Exit> {
         let outcome = |result: &Result<Exit>| match result {
             Ok(Exit::Success) => (0, String::new()),
-            Ok(exit) => (*exit as u8, sentence.clone()),
+            Ok(exit) => (*exit as u8, sentence.to_owned()),
             Err(failure) => (failure.exit() as u8, failure.to_string()),
         };
         let environment = |result: &Result<Exit>| {
@@ -215,7 +255,8 @@ impl Hooks {
             if let Some(status) = child.try_wait()? {
                 return Ok(Some(status));
             }
-            if start.elapsed() >= self.hook_timeout {
+            let is_before = environment.len() == 1;
+            if start.elapsed() >= self.hook_timeout || is_before && process::is_interrupted() {
                 let group = Pid::from_child(&child);
                 // The process may have ended just now.
                 let _ = kill_process_group(group, Signal::KILL);

@@ -15,6 +15,7 @@ use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
 use crate::hooks::Hooks;
+use crate::process;
 
 /// The options for it.
 #[derive(Args, Clone, Debug)]
@@ -58,6 +59,9 @@ impl MetricsFile {
         } else {
             self.hooks.clone()
         };
+        if self.metrics_file.is_some() {
+            process::end_after_signals();
+        }
         let result = hooks.around(command, || {
             let result = run(&mut metrics);
             (result, std::mem::take(&mut metrics.sentence))
@@ -163,6 +167,11 @@ impl Metrics {
 
 /// Replaces a file atomically: a reader finds the old text or the new one.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    // What a link names, and no device.
+    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return Err(std::io::Error::other("it is no regular file"));
+    }
     // Not .prom: the collector reads all files of that suffix.
     let mut new = path.as_os_str().to_owned();
     new.push(format!(".{}.tmp", std::process::id()));

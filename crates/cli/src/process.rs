@@ -12,7 +12,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
-use crate::exit::{Exit, Failure, Result};
+use tabane_storage::sync::lock;
+
+use crate::exit::{Exit, Failure, INTERRUPTED as INTERRUPTION, Result};
 
 /// Keeps secrets out of core files, and lets the program open as many files as the system allows.
 ///
@@ -93,7 +95,7 @@ pub fn exit_on_signals() -> Result<()> {
                 // A command that waits for a dead disk or network would never end by itself.
                 std::thread::spawn(|| {
                     std::thread::sleep(EXIT_TIMEOUT);
-                    exit_interrupted();
+                    exit_with_last_words();
                 });
             } else {
                 exit_interrupted();
@@ -107,6 +109,46 @@ pub fn exit_on_signals() -> Result<()> {
     Ok(())
 }
 
+/// What is still to be done by a command that does not end by itself after a signal.
+enum LastWords {
+    /// Nothing.
+    None,
+    /// This.
+    Owed(Box<dyn FnOnce() + Send>),
+    /// The command has ended, and does it.
+    Taken,
+}
+
+static LAST_WORDS: Mutex<LastWords> = Mutex::new(LastWords::None);
+
+/// Has `action` run if the command does not end within [`EXIT_TIMEOUT`] of a signal.
+pub fn owe_last_words(action: impl FnOnce() + Send + 'static) {
+    *lock(&LAST_WORDS) = LastWords::Owed(Box::new(action));
+}
+
+/// From now on the command does by itself what it owed. Waits for the end of the program if that is
+/// being done already.
+pub fn take_last_words() {
+    let before = std::mem::replace(&mut *lock(&LAST_WORDS), LastWords::Taken);
+    while let LastWords::Taken = before {
+        std::thread::park();
+    }
+}
+
+/// Ends the program with what is still owed, unless the command does that now.
+fn exit_with_last_words() {
+    let mut last_words = lock(&LAST_WORDS);
+    match std::mem::replace(&mut *last_words, LastWords::Taken) {
+        LastWords::None => exit_interrupted(),
+        LastWords::Taken => {}
+        LastWords::Owed(action) => {
+            drop(last_words);
+            action();
+            exit_interrupted();
+        }
+    }
+}
+
 /// Ends the program, and says so.
 fn exit_interrupted() {
     if let Ok(mut terminal) = TERMINAL.try_lock()
@@ -117,10 +159,7 @@ fn exit_interrupted() {
     let mut stderr = io::stderr();
     // Overwrites a line of progress.
     let clear = if stderr.is_terminal() { "\r\x1b[K" } else { "" };
-    let _ = writeln!(
-        stderr,
-        "{clear}tabane: interrupted: nothing is damaged; run the same command again"
-    );
+    let _ = writeln!(stderr, "{clear}tabane: {INTERRUPTION}");
     low_level::exit(Exit::Interrupted as i32);
 }
 
@@ -138,7 +177,12 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 /// function that tells whether the first signal has come.
 pub fn end_after_signals() -> fn() -> bool {
     ENDS_ITSELF.store(true, Ordering::Relaxed);
-    || INTERRUPTED.load(Ordering::Relaxed)
+    is_interrupted
+}
+
+/// Whether a signal has come that the command is to end after.
+pub fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
 }
 
 /// Ends as a program that knows nothing of SIGPIPE does when its reader is gone: silently.

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use tabane_store::Outcome;
 
+use crate::process;
 use crate::progress::Progress;
 
 /// Shows what an operation reports.
@@ -49,6 +50,9 @@ impl tabane_store::Progress for Reporter {
     }
 
     fn entry(&self, path: &Path, outcome: Outcome) {
+        // The target of a restore itself.
+        let is_itself = path.as_os_str().is_empty();
+        let path = if is_itself { Path::new(".") } else { path };
         self.progress.entry(path);
         let (level, action) = match outcome {
             Outcome::New => (1, "new"),
@@ -67,6 +71,10 @@ impl tabane_store::Progress for Reporter {
 
     fn begun(&self, path: &Path) {
         self.progress.current(path);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        process::is_interrupted()
     }
 
     fn wants_total(&self) -> bool {

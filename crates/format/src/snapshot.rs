@@ -83,8 +83,8 @@ impl Snapshot {
         (
             self.time,
             lacking,
-            self.original.is_some(),
             self.changes,
+            self.original.is_some(),
             id,
         )
     }
@@ -209,8 +209,10 @@ impl FromStr for GroupBy {
 
 /// The tags of a list with commas between them.
 pub fn split_tags(list: &str) -> Vec<String> {
-    let tags = list.split(',').filter(|tag| !tag.is_empty());
-    tags.map(str::to_owned).collect()
+    let tags = list.split(',').map(str::trim);
+    tags.filter(|tag| !tag.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Whether a snapshot has all of these tags.

@@ -56,7 +56,7 @@ Examples:
   tabane forget -r /mnt/backup --lost --dry-run")]
 pub struct Forget {
     /// Remove just these (an ID, its beginning, or latest)
-    #[arg(value_name = "SNAPSHOT")]
+    #[arg(value_name = "SNAPSHOT", conflicts_with = "Keep")]
     snapshots: Vec<String>,
     /// What the snapshots of a group have in common: host, paths, tags, some of them with commas
     /// between, or '' for one group of all
@@ -73,7 +73,7 @@ pub struct Forget {
     dry_run: bool,
     /// Give up snapshots that are gone without having been removed, so that no client reports them
     /// any more: those with these whole IDs, or those that this machine misses
-    #[arg(long, hide_short_help = true, conflicts_with = "prune")]
+    #[arg(long, hide_short_help = true, conflicts_with_all = ["prune", "Keep"])]
     lost: bool,
     /// Prune afterwards, if snapshots were removed
     #[arg(long)]
@@ -324,14 +324,7 @@ impl Forget {
         let filtered =
             !(filter.hosts.is_empty() && filter.tags.is_empty() && filter.paths.is_empty());
         match (self.snapshots.is_empty(), rules.is_empty()) {
-            (false, false) => wrong(
-                "snapshots are either named or chosen by --keep options: leave out the one or the \
-                 other",
-            ),
             (_, true) if self.lost => Ok(()),
-            (_, false) if self.lost => {
-                wrong("--lost removes nothing that is there: leave out --keep")
-            }
             (true, true) if !self.unsafe_allow_remove_all => wrong(
                 "nothing says which snapshots stay: use --keep-daily 7 or the like, or name \
                  snapshots to remove",
@@ -445,6 +438,11 @@ impl Forget {
         }
         if !global.json && !global.quiet {
             let mut output = Output::new();
+            if !self.snapshots.is_empty() {
+                for id in going {
+                    output.line(format!("remove {}", id.short()))?;
+                }
+            }
             if self.dry_run {
                 output.line(format!(
                     "dry run: {} would be removed",

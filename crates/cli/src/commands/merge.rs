@@ -17,8 +17,8 @@ use crate::select::{Selected, Selection};
 The new snapshot has every file of those that are named, or of all that --host, --tag and --path \
 choose. Of a file that several have, it gets the version that was changed last; where one has a \
 directory and another something else of that name, it gets that of the later snapshot. No data are \
-copied. The others stay, unless --delete is given, and also then if they are marked with \
---delete-never.
+copied. It has the time of the latest of them. The others stay, unless --delete is given, and also \
+then if they are marked with --delete-never.
 
 Examples:
   tabane merge -r /mnt/backup 1a2b3c4d 5e6f7a8b --add-tag all

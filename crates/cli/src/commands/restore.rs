@@ -37,6 +37,8 @@ which lists what would be created, updated and deleted; -vv lists what is unchan
 A file that an interrupted restore was writing is newer than the snapshot's, so go on with always \
 or if-changed.
 
+Directories on the way to what matches an --include get their attributes, too, if they differ.
+
 What the snapshot does not have stays, unless --delete is given. That deletes also what the backup \
 or a `rewrite` left out; restore with the same --exclude to keep it. Directories of which the \
 snapshot has only a part, those above the paths that were backed up, lose nothing, nor does a \

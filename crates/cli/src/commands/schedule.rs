@@ -55,8 +55,8 @@ struct Install {
     /// marks
     #[arg(value_name = "COMMAND", required = true)]
     commands: Vec<String>,
-    /// When: hourly, daily, weekly, monthly, or at HH:MM, 'mon HH:MM' or, on a day of the month,
-    /// '15 HH:MM'
+    /// When: hourly, daily, weekly, monthly, or at HH:MM, 'mon HH:MM' or, on a day of the month (1
+    /// to 28), '15 HH:MM'
     #[arg(long, value_name = "WHEN", default_value = "daily")]
     at: When,
     /// What to call it [default: the name of the profile, or of the first command]

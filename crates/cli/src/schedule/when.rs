@@ -60,8 +60,8 @@ impl FromStr for When {
     fn from_str(text: &str) -> Result<Self, String> {
         let unclear = || {
             format!(
-                "{text:?} is no time: write hourly, daily, weekly, monthly, 02:30, 'mon 02:30' or \
-                 '15 02:30'"
+                "{text:?} is no time: write hourly, daily, weekly, monthly, 02:30, 'mon 02:30', or \
+                 a day from 1 to 28 of each month: '15 02:30'"
             )
         };
         let (day, time) = match text {

@@ -73,6 +73,10 @@ fn metrics_are_written_whatever_happens() {
     let none = none.filter(|entry| entry.file_name().to_string_lossy().ends_with(".tmp"));
     assert_eq!(none.count(), 0);
 
+    let pipe = bed.path("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).expect("made");
+    bed.run(["check", "--metrics-file", &pipe.display().to_string()])
+        .fails(1, "it is no regular file");
     bed.run(["check", "--metrics-file", "/nowhere/at/all"])
         .fails(1, "cannot write metrics to /nowhere/at/all");
 }

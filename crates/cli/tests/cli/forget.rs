@@ -120,7 +120,7 @@ fn tags_keep_and_the_last_snapshot_is_not_removed_by_accident() {
     bed.run(["forget", "--unsafe-allow-remove-all"])
         .fails(2, "every snapshot of the repository");
     bed.run(["forget", "latest", "--keep-last", "1"])
-        .fails(2, "either named or chosen");
+        .fails(2, "cannot be used with");
     bed.run(["forget", "--keep-within", "1w"])
         .fails(2, "no length of time");
     bed.run(["forget", "--keep-last", "many"])
@@ -143,6 +143,21 @@ fn tags_keep_and_the_last_snapshot_is_not_removed_by_accident() {
     bed.run(["forget", "--unsafe-allow-remove-all", "--host", "ada"])
         .succeeds();
     assert_eq!(left(&bed).len(), 0);
+}
+
+#[test]
+fn rules_of_a_profile_do_not_hold_up_what_is_named() {
+    let (bed, ids) = with_snapshots(&["2026-01-01 10:00:00", "2026-01-02 10:00:00"]);
+    let config = bed.path("config.toml");
+    fs::write(&config, "[profiles.home.forget]\nkeep-last = 1\n").expect("written");
+    let config = config.display().to_string();
+    let profile = ["--config", &config, "--profile", "home"];
+    let ran = bed.run(profile.iter().chain(&["forget", "-n", &ids[1][..8]]));
+    ran.succeeds().says(&format!("remove {}", &ids[1][..8]));
+    bed.run(profile.iter().chain(&["forget", "--lost", "-n"]))
+        .succeeds();
+    bed.run(profile.iter().chain(&["forget"])).succeeds();
+    assert_eq!(left(&bed), ids[1..]);
 }
 
 #[test]

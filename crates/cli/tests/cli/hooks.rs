@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::Stdio;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -112,6 +113,34 @@ fn a_hook_that_fails_or_hangs_is_told() {
     assert!(ran.stderr.contains("--run-finally"), "{}", ran.stderr);
     let listed = bed.run(["snapshots", "--json"]).succeeds().last_json();
     assert_eq!(listed.as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn a_signal_does_not_silence_hooks() {
+    let bed = Bed::with_repository();
+    let source = bed.source().display().to_string();
+    let metrics = bed.path("tabane.prom").display().to_string();
+    let (failed, finally) = (note(&bed, "failed"), note(&bed, "finally"));
+    let begun = bed.path("begun");
+    let before = format!("touch {}; sleep 300", begun.display());
+    let mut command = bed.command(["backup", &source]);
+    command.args(["--run-before", &before, "--run-failed", &failed]);
+    command.args(["--run-finally", &finally, "--metrics-file", &metrics]);
+    let mut running = command.stderr(Stdio::piped()).spawn().expect("started");
+    while !begun.exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let start = Instant::now();
+    let pid = rustix::process::Pid::from_child(&running);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("sent");
+    assert_eq!(running.wait().expect("ended").code(), Some(130));
+    assert!(start.elapsed() < Duration::from_secs(60));
+    assert!(log(&bed).contains("failed") && log(&bed).contains("finally"));
+    let metrics = fs::read_to_string(&metrics).expect("written");
+    assert!(
+        metrics.contains("exit_code") && metrics.contains("} 130"),
+        "{metrics}"
+    );
 }
 
 #[test]

@@ -86,6 +86,40 @@ fn the_latest_of_one_time_is_the_one_that_was_changed_last() {
 }
 
 #[test]
+fn a_merge_is_no_newer_than_what_it_was_made_of() {
+    let bed = Bed::with_repository();
+    for time in ["2020-01-01 10:00:00", "2020-01-02 10:00:00"] {
+        bed.backup(&["--host", "ada", "--time", time]).succeeds();
+    }
+    bed.run(["merge", "--host", "ada"]).succeeds();
+    bed.run(["check", "--expect-every", "1d"])
+        .fails(1, "of ada is of 2020-01-02");
+    let merged = bed.run(["snapshots", "latest", "--json"]).succeeds();
+    assert_eq!(merged.last_json()[0]["program_version"].is_string(), true);
+}
+
+#[test]
+fn single_files_are_compared() {
+    let bed = Bed::with_repository();
+    bed.backup(&[]).succeeds();
+    let file = bed.source().join("docs/notes.txt");
+    fs::write(&file, "another").expect("written");
+    bed.backup(&[]).succeeds();
+    let listed = bed.run(["snapshots", "--json"]).succeeds().last_json();
+    let place = |number: usize| {
+        let id = listed[number]["short_id"].as_str().expect("text");
+        format!("{id}:{}", file.display())
+    };
+    bed.run(["diff", &place(0), &place(1)])
+        .succeeds()
+        .says("1 changed")
+        .says("notes.txt");
+    bed.run(["diff", &place(1), &place(1)])
+        .succeeds()
+        .says("0 changed");
+}
+
+#[test]
 fn what_is_never_to_be_removed_outlives_a_merge() {
     let bed = Bed::with_repository();
     bed.backup(&["--tag", "x", "--delete-never"]).succeeds();

@@ -65,8 +65,8 @@ pub struct DiffSummary {
     pub removed_bytes: u64,
 }
 
-/// Compares everything below two directories and hands each difference to `change`, a directory
-/// before its entries, entries sorted by name.
+/// Compares everything below two directories, or two entries of which one is none, and hands each
+/// difference to `change`, a directory before its entries, entries sorted by name.
 ///
 /// Subtrees with equal contents are not read. Numbers of inodes and times of access or of the last
 /// change of an inode are not compared: they differ after every copy.
@@ -81,7 +81,10 @@ pub fn diff<E: From<crate::Error>>(
 ) -> std::result::Result<DiffSummary, E> {
     let mut summary = DiffSummary::default();
     let (mut old_blocks, mut new_blocks) = (HashSet::new(), HashSet::new());
-    let top = pairs(reader, Some(old), Some(new))?;
+    let top = match (old.directory(), new.directory()) {
+        (Some(_), Some(_)) => pairs(reader, Some(old), Some(new))?,
+        _ => vec![(Some(old.clone()), Some(new.clone()))],
+    };
     let mut levels = vec![(PathBuf::from("/"), top.into_iter())];
     while let Some((directory, pairs_left)) = levels.last_mut() {
         let Some((old, new)) = pairs_left.next() else {

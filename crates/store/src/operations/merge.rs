@@ -79,8 +79,10 @@ impl Repository {
         let same_host = sorted
             .iter()
             .all(|found| found.hostname == sorted[0].hostname);
+        let last = sorted[sorted.len() - 1];
         let snapshot = Snapshot {
-            time: start,
+            // No backup is newer for it.
+            time: last.time,
             hostname: if same_host {
                 sorted[0].hostname.clone()
             } else {
@@ -93,7 +95,8 @@ impl Repository {
             retention: None,
             parent: None,
             original: None,
-            changes: 0,
+            // Later than the last one, of the same time.
+            changes: last.changes + 1,
             writer: None,
             root,
             owners: (self.format() > 1).then_some(owners),

@@ -241,6 +241,19 @@ fn what_is_mounted_where_the_snapshot_has_nothing_is_not_deleted() {
 }
 
 #[test]
+fn a_dry_run_counts_all_that_would_be_made() {
+    let place = Place::new();
+    small_tree(&place.source, 8);
+    let made = back_up(&place.repository, &[&place.source]);
+    let target = place.path("target");
+    let dry = place.source_into(&target).dry_run(true);
+    let would = restore_with(&place.repository, id(&made), dry);
+    assert!(!target.exists());
+    let summary = place.restore_source(&made, &target);
+    assert_eq!(would.created, summary.created);
+}
+
+#[test]
 fn what_is_mounted_from_the_same_file_system_is_not_deleted() {
     let restored = Restored::new(|source| small_tree(source, 8));
     let elsewhere = restored.place.path("elsewhere");

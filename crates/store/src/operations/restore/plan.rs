@@ -162,7 +162,7 @@ pub fn make(
             let found = find(run, trees, snapshot_id, snapshot)?;
             let target = target::open(&run.options, false)?.map(Arc::new);
             let is_unfinished = |target: &Arc<OwnedFd>| target::is_unfinished(target);
-            let is_new = target.as_ref().is_none_or(is_unfinished) && !run.options.dry_run;
+            let is_new = target.as_ref().is_none_or(is_unfinished);
             let mut planner = Planner {
                 run,
                 trees,
@@ -175,7 +175,7 @@ pub fn make(
                 sources: snapshot.paths.iter().cloned().collect(),
                 way: Vec::new(),
             };
-            let existed = planner.target.is_some() || run.options.dry_run;
+            let existed = planner.target.is_some();
             planner.way.push(Step::new(PathBuf::new(), None, existed));
             planner.all(includes, found, is_new)?;
             Ok((planner.target, planner.rest))
@@ -295,7 +295,8 @@ impl Planner<'_, '_> {
             above.waits = true;
         }
         // A target that was not needed was not made.
-        let Some(directory) = step.directory.filter(|_| self.target.is_some()) else {
+        let is_target = self.target.is_some() || self.run.options.dry_run;
+        let Some(directory) = step.directory.filter(|_| is_target) else {
             return;
         };
         if !directory.entry.flags.is_empty() && directory.outcome != Outcome::Kept {

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use tabane_files::beneath::in_directory;
 use tabane_files::read;
@@ -21,11 +22,27 @@ pub fn find(target: &OwnedFd, path: &Path) -> Option<Entry> {
 pub fn has_attributes(there: &Entry, entry: &Entry) -> bool {
     // The mode of a link cannot be set.
     let has_mode = matches!(entry.kind, Kind::Symlink { .. }) || there.mode == entry.mode;
-    let owner_and_time = |entry: &Entry| (entry.uid, entry.gid, entry.mtime);
+    // Nobody but root gives files away, or to a group that he is not in.
+    let is_owner = there.uid == entry.uid || !rustix::process::geteuid().is_root();
+    let is_group = there.gid == entry.gid || !can_give_to(entry.gid);
     // Without flags to restore, those that forbid changes go all the same.
     let has_flags =
         there.flags == entry.flags || entry.flags.is_empty() && !there.flags.forbid_changes();
-    has_mode && has_flags && owner_and_time(there) == owner_and_time(entry)
+    has_mode && has_flags && is_owner && is_group && there.mtime == entry.mtime
+}
+
+/// Whether this process may give its files to a group.
+fn can_give_to(group: u32) -> bool {
+    static GROUPS: LazyLock<Vec<u32>> = LazyLock::new(|| {
+        let own = rustix::process::getegid();
+        let others = rustix::process::getgroups().unwrap_or_default();
+        others
+            .iter()
+            .chain([&own])
+            .map(|gid| gid.as_raw())
+            .collect()
+    });
+    rustix::process::geteuid().is_root() || GROUPS.contains(&group)
 }
 
 /// The outcome for an entry whose kind and content the target has already.
