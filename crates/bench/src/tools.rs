@@ -366,11 +366,14 @@ impl Tool {
     /// Where in the target the restored tree lies.
     pub fn restored(&self, places: &Places) -> PathBuf {
         let relative = places.tree.strip_prefix("/").unwrap_or(&places.tree);
-        let whole = places.target.join(relative);
-        match places.tree.file_name().map(|name| places.target.join(name)) {
-            Some(short) if !whole.exists() && short.exists() => short,
-            _ => whole,
-        }
+        let name = relative.file_name().unwrap_or_default();
+        // At its whole path, under its name, or, as of vykar and kopia, in the target itself.
+        let mut candidates = [relative, Path::new(name)]
+            .map(|path| places.target.join(path))
+            .into_iter();
+        candidates
+            .find(|path| path.exists())
+            .unwrap_or_else(|| places.target.clone())
     }
 
     /// The program as a user without settings runs it.

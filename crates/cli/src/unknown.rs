@@ -149,7 +149,7 @@ const ABSENT: &[(&[&str], &str, &str)] = &[
 /// Short names of options of restic that are absent here.
 const SHORT: &[(&str, &str)] = &[("-c", "--compact"), ("-o", "--option")];
 
-/// Commands of restic and borg that are absent here, and what to do instead, after "tabane has no
+/// Commands of restic, borg and kopia that are absent here, and what to do instead, after "tabane has no
 /// COMMAND".
 const ABSENT_COMMANDS: &[(&str, &str)] = &[
     ("features", ": there are none to switch"),
@@ -228,6 +228,20 @@ const ABSENT_COMMANDS: &[(&str, &str)] = &[
     (
         "transfer",
         ": `tabane copy` copies snapshots, `tabane import` those of restic and borg",
+    ),
+    ("rcreate", ": `tabane init` makes a repository"),
+    ("rlist", ": `tabane snapshots` lists the snapshots"),
+    (
+        "rinfo",
+        ": `tabane stats` and `tabane cat config` show what is known of it",
+    ),
+    (
+        "policy",
+        ": options can stand in the configuration file, rules among those of forget",
+    ),
+    (
+        "maintenance",
+        ": `tabane forget --prune` removes what is not needed, `tabane check` checks the rest",
     ),
     ("repo-create", ": `tabane init` makes a repository"),
     ("repo-list", ": `tabane snapshots` lists the snapshots"),

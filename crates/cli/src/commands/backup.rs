@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tabane_storage::Id;
@@ -241,6 +242,7 @@ pub struct Backup {
         long,
         value_name = "HOST",
         env = "TABANE_HOST",
+        value_parser = NonEmptyStringValueParser::new(),
         help_heading = "About the snapshot"
     )]
     #[arg(hide_env_values = true, hide_short_help = true)]

@@ -19,7 +19,8 @@ use crate::transferred::Transferred;
 #[command(after_help = "\
 Copies the snapshots that are named, or all that --host, --tag and --path choose, from --from-repo \
 into --repo. Only what is missing there is read. Run it again, whenever there are new snapshots or \
-after an interruption: what is there already is passed over.
+after an interruption: what is there already is passed over. If the source lacks a block, or has a \
+damaged one, no snapshot is copied: name those that are sound, or repair the source first.
 
 The passwords of the two repositories can differ. TABANE_FROM_REPOSITORY, TABANE_FROM_PASSWORD, \
 TABANE_FROM_PASSWORD_FILE and TABANE_FROM_PASSWORD_COMMAND say the same of the source as the \
