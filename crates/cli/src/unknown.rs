@@ -149,8 +149,8 @@ const ABSENT: &[(&[&str], &str, &str)] = &[
 /// Short names of options of restic that are absent here.
 const SHORT: &[(&str, &str)] = &[("-c", "--compact"), ("-o", "--option")];
 
-/// Commands of restic, borg and kopia that are absent here, and what to do instead, after "tabane has no
-/// COMMAND".
+/// Commands of restic, borg and kopia that are absent here, and what to do instead, after "tabane
+/// has no COMMAND".
 const ABSENT_COMMANDS: &[(&str, &str)] = &[
     ("features", ": there are none to switch"),
     (

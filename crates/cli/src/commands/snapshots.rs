@@ -19,8 +19,8 @@ use crate::select::{Selected, Selection};
 #[derive(Args)]
 #[command(after_help = "\
 Size is that of all files; Stored is what the snapshot added to the repository, compressed. The \
-marks of --delete-never and --delete-after are in --json, as `delete`, and `forget -n` gives them as \
-reasons.
+marks of --delete-never and --delete-after are in --json, as `delete`, and `forget -n` gives them \
+as reasons.
 
 With --json, prints one array of objects; with --group-by, of groups with an array of them each.
 
