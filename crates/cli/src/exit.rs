@@ -98,7 +98,7 @@ Examples:
 pub type Result<T> = std::result::Result<T, Failure>;
 
 /// What is said of a command that a signal ended.
-pub const INTERRUPTED: &str = "interrupted: nothing is damaged; run the same command again";
+pub const INTERRUPTION: &str = "interrupted: nothing is damaged; run the same command again";
 
 /// The failure of a command.
 #[derive(Debug)]
@@ -136,7 +136,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Store(Error::Cancelled) => f.write_str(INTERRUPTED),
+            Self::Store(Error::Cancelled) => f.write_str(INTERRUPTION),
             Self::Store(error) => f.write_str(&advice::explain(error)),
             Self::Import(error) => f.write_str(&advice::explain_import(error)),
             Self::Storage(before, error) => {

@@ -133,7 +133,12 @@ impl Hooks {
         }
         self.ping("start", String::new());
         let before = vec![("TABANE_HOOK_COMMAND", command.to_owned())];
-        let ready = self.run_all("--run-before", &self.run_before, &before);
+        let ready = self.run_all(
+            "--run-before",
+            &self.run_before,
+            &before,
+            process::is_interrupted,
+        );
         let (result, sentence) = match ready {
             Ok(()) => run(),
             Err(_) if process::is_interrupted() => {
@@ -184,16 +189,31 @@ impl Hooks {
             ]
         };
         if matches!(result, Ok(Exit::Success)) {
-            let after = self.run_all("--run-after", &self.run_after, &environment(&result));
+            let after = self.run_all(
+                "--run-after",
+                &self.run_after,
+                &environment(&result),
+                || false,
+            );
             if let Err(why) = after {
                 result = Err(Failure::Other(why));
             }
         }
         if !matches!(result, Ok(Exit::Success)) {
-            let failed = self.run_all("--run-failed", &self.run_failed, &environment(&result));
+            let failed = self.run_all(
+                "--run-failed",
+                &self.run_failed,
+                &environment(&result),
+                || false,
+            );
             failed.unwrap_or_else(warn);
         }
-        let finally = self.run_all("--run-finally", &self.run_finally, &environment(&result));
+        let finally = self.run_all(
+            "--run-finally",
+            &self.run_finally,
+            &environment(&result),
+            || false,
+        );
         finally.unwrap_or_else(warn);
         let (code, error) = outcome(&result);
         self.ping(&code.to_string(), error.clone());
@@ -215,15 +235,16 @@ impl Hooks {
         result
     }
 
-    /// Runs hooks one after the other, until one fails.
+    /// Runs hooks one after the other, until one fails. One is killed when `is_over` says so.
     fn run_all(
         &self,
         option: &str,
         hooks: &[String],
         environment: &[(&str, String)],
+        is_over: fn() -> bool,
     ) -> std::result::Result<(), String> {
         for hook in hooks {
-            let why = match self.run(hook, environment) {
+            let why = match self.run(hook, environment, is_over) {
                 Ok(Some(status)) if status.success() => continue,
                 Ok(Some(status)) => format!("failed ({status})"),
                 Ok(None) => format!(
@@ -242,6 +263,7 @@ impl Hooks {
         &self,
         hook: &str,
         environment: &[(&str, String)],
+        is_over: fn() -> bool,
     ) -> std::io::Result<Option<ExitStatus>> {
         let mut child = Command::new("sh")
             .args(["-c", hook])
@@ -255,8 +277,7 @@ impl Hooks {
             if let Some(status) = child.try_wait()? {
                 return Ok(Some(status));
             }
-            let is_before = environment.len() == 1;
-            if start.elapsed() >= self.hook_timeout || is_before && process::is_interrupted() {
+            if start.elapsed() >= self.hook_timeout || is_over() {
                 let group = Pid::from_child(&child);
                 // The process may have ended just now.
                 let _ = kill_process_group(group, Signal::KILL);

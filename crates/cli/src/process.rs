@@ -14,7 +14,7 @@ use signal_hook::low_level;
 
 use tabane_storage::sync::lock;
 
-use crate::exit::{Exit, Failure, INTERRUPTED as INTERRUPTION, Result};
+use crate::exit::{Exit, Failure, INTERRUPTION, Result};
 
 /// Keeps secrets out of core files, and lets the program open as many files as the system allows.
 ///

@@ -3,10 +3,12 @@
 use clap::Args;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use tabane_store::Id;
 use tabane_store::forget::Age;
-use tabane_store::snapshot::Retention;
+use tabane_store::snapshot::{Retention, Snapshot};
 
 use crate::args::parse;
+use crate::output::warn;
 
 /// The options.
 #[derive(Args, Clone, Debug)]
@@ -33,4 +35,17 @@ impl RetentionArgs {
             None => None,
         }
     }
+}
+
+/// Whether a snapshot is never to be removed, which is said then.
+pub fn is_never_removed(id: Id, snapshot: &Snapshot) -> bool {
+    let is_never = snapshot.retention == Some(Retention::Never);
+    if is_never {
+        warn(format!(
+            "snapshot {id} stays, since it is marked with --delete-never: `tabane tag \
+             --delete-by-rules {id}` makes one of it without the mark",
+            id = id.short()
+        ));
+    }
+    is_never
 }

@@ -15,6 +15,7 @@ use crate::colour::Colour;
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
 use crate::metrics::{Metrics, MetricsFile};
+use crate::retention::is_never_removed;
 use crate::output::{Output, Table, snapshot_json, warn};
 use crate::select::Selection;
 
@@ -350,17 +351,8 @@ impl Forget {
         named.dedup();
         let before = named.len();
         named.retain(|&id| {
-            let is_kept = repository
-                .load_snapshot(id)
-                .is_ok_and(|snapshot| snapshot.retention == Some(Retention::Never));
-            if is_kept {
-                warn(format!(
-                    "snapshot {id} stays, since it is marked with --delete-never: `tabane tag \
-                     --delete-by-rules {id}` makes one of it without the mark",
-                    id = id.short()
-                ));
-            }
-            !is_kept
+            let read = repository.load_snapshot(id);
+            !read.is_ok_and(|snapshot| is_never_removed(id, &snapshot))
         });
         let is_kept = named.len() < before;
         let failed = self.remove(global, repository, &named)?;

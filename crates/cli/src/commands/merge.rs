@@ -3,12 +3,11 @@
 use clap::Args;
 use serde_json::json;
 
-use tabane_store::snapshot::Retention;
-
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
-use crate::output::{Output, print_json, warn};
+use crate::output::{Output, print_json};
+use crate::retention::is_never_removed;
 use crate::select::{Selected, Selection};
 
 /// Make one snapshot of several
@@ -57,10 +56,7 @@ impl Merge {
         let (id, merged) = repository.merge(&snapshots, &self.add_tag, self.dry_run)?;
         if self.delete && id.is_some() {
             for (old, snapshot) in snapshots.iter().filter(|(old, _)| Some(*old) != id) {
-                if snapshot.retention == Some(Retention::Never) {
-                    let old = old.short();
-                    warn(format!("snapshot {old} stays, since it is marked with --delete-never"));
-                } else {
+                if !is_never_removed(*old, snapshot) {
                     repository.remove_snapshot(*old)?;
                 }
             }

@@ -44,8 +44,9 @@ impl Repository {
             Some(Presence::announce(self, Purpose::Backup)?)
         };
         let index = self.load_index()?;
-        let mut sorted: Vec<&Snapshot> = snapshots.iter().map(|(_, snapshot)| snapshot).collect();
-        sorted.sort_by_key(|snapshot| snapshot.time);
+        let mut sorted: Vec<&(Id, Snapshot)> = snapshots.iter().collect();
+        sorted.sort_by_key(|(id, snapshot)| snapshot.order(*id));
+        let sorted: Vec<&Snapshot> = sorted.into_iter().map(|(_, snapshot)| snapshot).collect();
         let writer = Writer::new(self, index, dry_run);
         let mut merger = Merger {
             encoder: writer.encoder(BlockKind::Tree, Compression::AUTO),

@@ -272,6 +272,22 @@ fn what_is_mounted_from_the_same_file_system_is_not_deleted() {
 }
 
 #[test]
+fn a_surplus_directory_that_stays_keeps_its_mode() {
+    let restored = Restored::new(|source| small_tree(source, 8));
+    for name in ["surplus/keep", "surplus/go"] {
+        write(restored.at(name), b"x");
+    }
+    fs::set_permissions(restored.at("surplus"), Permissions::from_mode(0o555)).unwrap();
+    let options = restored.place.source_into(&restored.target).delete(true);
+    let options = options.includes(IncludeOptions::default().exclude(["keep".to_owned()]));
+    let summary = restore_with(&restored.place.repository, id(&restored.made), options);
+    assert_eq!(summary.deleted, 1);
+    assert!(restored.at("surplus/keep").exists());
+    let there = fs::metadata(restored.at("surplus")).unwrap();
+    assert_eq!(there.mode() & 0o7777, 0o555);
+}
+
+#[test]
 fn a_repository_is_not_deleted() {
     let restored = Restored::new(|source| small_tree(source, 8));
     let within = restored.at("backups/mine");

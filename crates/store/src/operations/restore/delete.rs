@@ -163,9 +163,11 @@ impl Deletion<'_> {
         if depth == DEPTH_MAX {
             return Err(io::Error::other("it is too many directories deep"));
         }
-        if !self.run.options.dry_run {
-            plan::give_owner_rights(above, name);
-        }
+        let mode_before = if self.run.options.dry_run {
+            None
+        } else {
+            plan::give_owner_rights(above, name)
+        };
         let mut is_empty = true;
         for name in list(&directory)? {
             let surplus = Surplus {
@@ -180,6 +182,10 @@ impl Deletion<'_> {
                     is_empty = false;
                 }
             }
+        }
+        // One that stays has the mode that it had.
+        if let Some(mode) = mode_before.filter(|_| !is_empty) {
+            rustix::fs::fchmod(&directory, mode)?;
         }
         Ok(is_empty)
     }

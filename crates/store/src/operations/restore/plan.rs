@@ -161,8 +161,8 @@ pub fn make(
         with_trees_ahead(&run.repository, &run.index, reader, |trees| {
             let found = find(run, trees, snapshot_id, snapshot)?;
             let target = target::open(&run.options, false)?.map(Arc::new);
-            let is_unfinished = |target: &Arc<OwnedFd>| target::is_unfinished(target);
-            let is_new = target.as_ref().is_none_or(is_unfinished);
+            let existed = target.is_some();
+            let is_new = target.as_deref().is_none_or(target::is_unfinished);
             let mut planner = Planner {
                 run,
                 trees,
@@ -173,10 +173,8 @@ pub fn make(
                 rest: Rest::default(),
                 firsts: HashMap::new(),
                 sources: snapshot.paths.iter().cloned().collect(),
-                way: Vec::new(),
+                way: vec![Step::new(PathBuf::new(), None, existed)],
             };
-            let existed = planner.target.is_some();
-            planner.way.push(Step::new(PathBuf::new(), None, existed));
             planner.all(includes, found, is_new)?;
             Ok((planner.target, planner.rest))
         })
