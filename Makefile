@@ -33,6 +33,8 @@
 #   make figures    records README's tour anew, and draws the bars of the results
 #   make models     takes the model of removal through 100 million states (some minutes, some GB of memory), or another
 #                   as far as MODELS says
+#   make simulate   lets many clients use one repository on storage that fails, in as many ways as SEEDS says, in memory
+#                   and over a set of targets; prints the smallest run that fails
 #   make miri       the portable kernels and the rings under Miri (nightly Rust with miri)
 #   make install    copies the command, its manual pages and completions: PREFIX=/usr/local DESTDIR=
 #   make install-lib  copies the hashes for C: tabane.h, libtabane.so, libtabane.a and tabane.pc
@@ -117,7 +119,7 @@ wheels:
 	crates/python/wheels.sh $(WHEELS)
 
 # Every crate that others can use makes a package that crates.io would take.
-LABORATORY = --exclude tabane-bench --exclude tabane-papers --exclude tabane-models --exclude tabane-testing --exclude tabane-provider \
+LABORATORY = --exclude tabane-bench --exclude tabane-papers --exclude tabane-models --exclude tabane-simulation --exclude tabane-testing --exclude tabane-provider \
 	--exclude tabane-capi --exclude tabane-python
 package:
 	$(CARGO) package $(CARGOFLAGS) --workspace $(LABORATORY) --no-verify --allow-dirty --quiet
@@ -326,6 +328,12 @@ models:
 	$(CARGO) build $(CARGOFLAGS) --release -p tabane-models
 	@"$$($(TARGET))/release/tabane-models" $(MODELS)
 
+# SIMULATEFLAGS='--place server', '--first 1000', "--plan '{…}'"; see crates/simulation/README.md.
+SEEDS = 1000
+simulate:
+	$(CARGO) build $(CARGOFLAGS) --release -p tabane-simulation
+	@"$$($(TARGET))/release/tabane-simulation" --seeds $(SEEDS) $(SIMULATEFLAGS)
+
 bench:
 	$(CARGO) build $(CARGOFLAGS) --release --workspace
 	@bin=$$($(TARGET))/release; \
@@ -421,5 +429,5 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: dist test-packages test-image arm-tools test-arm test-arm-short test-arm-programs all book guard build documents figures miri models gpu-check fuzz package wheels test test-all test-examples test-python test-page test-databases test-restic test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
+.PHONY: simulate dist test-packages test-image arm-tools test-arm test-arm-short test-arm-programs all book guard build documents figures miri models gpu-check fuzz package wheels test test-all test-examples test-python test-page test-databases test-restic test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
 	uninstall clean

@@ -37,6 +37,11 @@ impl MemoryStorage {
         self.0.lock().unwrap().objects.clone()
     }
 
+    /// Puts these objects in the place of all.
+    pub fn set_all(&self, objects: Objects) {
+        self.0.lock().unwrap().objects = objects;
+    }
+
     /// Puts an object, or other bytes in its place.
     pub fn set(&self, name: Name, bytes: Vec<u8>) {
         self.0.lock().unwrap().objects.insert(name, bytes);

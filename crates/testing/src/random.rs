@@ -28,6 +28,11 @@ impl Random {
         ((u128::from(self.next_u64()) * u128::from(limit)) >> 64) as u64
     }
 
+    /// True once in so many times, on average.
+    pub fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+
     /// `length` bytes that cannot be compressed.
     pub fn noise(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(length + 8);

@@ -8,5 +8,3 @@ mod faults;
 mod late;
 mod repair;
 mod repair_snapshots;
-mod schedules;
-mod world;

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Puts defects into a copy of the program on purpose, one at a time, and counts the simulated runs until each is found.
+
+    crates/simulation/defects.py [NAME ...]
+
+Ends with 1 if one is not found within SEEDS runs, or if its place in the code has changed.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+
+SEEDS = 10000
+
+STORE = "crates/store/src/"
+STRIPED = "crates/striped/src/"
+
+# Name, what is wrong then, where the repository is, file, text, and what stands in its place.
+DEFECTS = [
+    ("prune-looks-once", "A prune does not look again after its removal is durable.", "memory",
+     STORE + "operations/prune/mod.rs",
+     "                run.copy(&view, &HashSet::new())?;\n",
+     ""),
+    ("prune-ignores-pending", "A prune does not keep what a pending snapshot needs.", "memory",
+     STORE + "operations/prune/view.rs",
+     "            if left.contains_key(&id) {\n                continue;",
+     "            if left.contains_key(&id) || true {\n                continue;"),
+    ("commit-does-not-confirm", "A backup does not look for removals after it has written its snapshot.", "memory",
+     STORE + "operations/commit.rs",
+     "Ok(removal::names(repository)? == *removals)",
+     "Ok(true)"),
+    ("commit-copies-nothing", "A backup does not copy what it needs of condemned packs.", "memory",
+     STORE + "operations/commit.rs",
+     "if !condemned.is_empty() {",
+     "if condemned.len() > 1 << 20 {"),
+    ("commit-without-pending", "A backup takes its pending object away before its snapshot is there.", "memory",
+     STORE + "operations/commit.rs",
+     "            if let Some(id) = self.attempt(&removals)? {",
+     "            forget_pending()?;\n            if let Some(id) = self.attempt(&removals)? {"),
+    ("rewrite-trusts-old", "A rewrite does not look whether the snapshot that it relies on is still there.", "memory",
+     STORE + "operations/commit.rs",
+     "Some((old, _)) => self.repository.has(Name::new(ObjectKind::Snapshot, old)),",
+     "Some(_) => Ok(true),"),
+    ("index-names-what-is-gone", "A backup does not look whether the packs that it names are still there.", "memory",
+     STORE + "access/writer.rs",
+     "        let removed = self.look_for(&waiting)?;\n",
+     "        let removed = Removed::default();\n"),
+    ("index-loses-the-last", "A prune leaves out of a new index object what does not fill it.", "memory",
+     STORE + "operations/prune/index_objects.rs",
+     "    if !segment.is_empty() {\n        write(&mut segment)?;",
+     "    if segment.len() == PACKS_MAX {\n        write(&mut segment)?;"),
+    ("two-copies", "A small object has two copies in a set instead of three.", "set",
+     STRIPED + "striped.rs",
+     "            _ => REPLICAS,",
+     "            _ => REPLICAS - 1,"),
+    ("no-marks", "What is deleted while a target is away is not marked.", "set",
+     STRIPED + "marks.rs",
+     "    !matches!(kind, ObjectKind::Pack | ObjectKind::Config)",
+     "    !matches!(kind, ObjectKind::Pack | ObjectKind::Config | ObjectKind::Snapshot)"),
+    ("any-checksum", "Checksums of sectors are not compared.", "set",
+     STRIPED + "container.rs",
+     "(checksum(object, role, row, number, &[payload]) == *found).then_some(payload)",
+     "(checksum(object, role, row, number, &[payload]) != [0; 16]).then_some(payload)"),
+    ("refused-counts-as-there", "A put is said to be durable although a target lacks its part for good.", "set",
+     STRIPED + "put.rs",
+     "        matches!(self, Self::New | Self::There)",
+     "        matches!(self, Self::New | Self::There | Self::Down)"),
+]
+
+
+def output(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def main():
+    names = sys.argv[1:]
+    os.chdir(output("git", "rev-parse", "--show-toplevel"))
+    target = os.path.join(os.getcwd(), "target", "defects")
+    copy = os.path.join(target, "tree")
+    subprocess.run(["git", "worktree", "prune"], check=True)
+    if not os.path.isdir(copy):
+        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", copy, "HEAD"], check=True)
+    environment = dict(os.environ, CARGO_TARGET_DIR=target)
+    failed = []
+    for name, what, place, file, text, other in DEFECTS:
+        if names and name not in names:
+            continue
+        subprocess.run(["git", "-C", copy, "checkout", "--quiet", "--force", "--detach", output("git", "rev-parse", "HEAD")],
+                       check=True)
+        path = os.path.join(copy, file)
+        with open(path, encoding="utf-8") as opened:
+            source = opened.read()
+        if source.count(text) != 1:
+            print(f"{name}: its place in {file} has changed")
+            failed.append(name)
+            continue
+        with open(path, "w", encoding="utf-8") as opened:
+            opened.write(source.replace(text, other))
+        subprocess.run(["cargo", "build", "--quiet", "--locked", "--release", "-p", "tabane-simulation"],
+                       cwd=copy, env=environment | {"RUSTFLAGS": "-Awarnings"}, check=True)
+        begun = time.monotonic()
+        ran = subprocess.run([os.path.join(target, "release", "tabane-simulation"), "--seeds", str(SEEDS), "--place", place,
+                              "--whole"], capture_output=True, text=True)
+        found = re.search(r"seed (\d+), after [^:]*: (.*)", ran.stdout)
+        took = time.monotonic() - begun
+        if found:
+            print(f"{name}: found by seed {found[1]}, {took:.0f} s: {found[2][:150]}", flush=True)
+        else:
+            print(f"{name}: NOT FOUND in {SEEDS} seeds, {took:.0f} s: {ran.stdout} {ran.stderr[-500:]}", flush=True)
+            failed.append(name)
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

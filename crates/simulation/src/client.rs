@@ -1,0 +1,370 @@
+//! What a client does in a run, and what it was promised.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tabane_storage::sync::lock;
+use tabane_storage::{Name, ObjectKind, Storage, StorageErrorKind};
+use tabane_store::backup::{BackupOptions, Parent};
+use tabane_store::prune::{MaxUnused, PruneOptions};
+use tabane_store::restore::RestoreOptions;
+use tabane_store::rewrite::RewriteOptions;
+use tabane_store::{Error, ExcludeOptions, Id, Password, Progress, Repository};
+use tabane_striped::HealOptions;
+use tabane_testing::random::Random;
+use tabane_testing::scratch;
+use tempfile::TempDir;
+
+use crate::plan::{Client, Command, Fault, Plan, Seat};
+use crate::target::{Counted, Target};
+use crate::turns::Turns;
+use crate::world::{Opened, World};
+
+/// Directories that have files in common.
+pub struct Sources {
+    _dir: TempDir,
+    paths: Vec<PathBuf>,
+}
+
+impl Sources {
+    /// Makes them.
+    pub fn new() -> Self {
+        let dir = scratch();
+        let paths = (0..6_u64).map(|number| {
+            let path = dir.path().join(format!("{number}"));
+            for file in 0..6 {
+                if (number + file) % 3 != 0 {
+                    let path = path.join(format!("{}/{file}", file % 2));
+                    let folder = path.parent().expect("it has one");
+                    fs::create_dir_all(folder).expect("a folder");
+                    let bytes = Random::new(file % 4).noise(3000);
+                    fs::write(path, bytes).expect("a file");
+                }
+            }
+            path
+        });
+        Self {
+            paths: paths.collect(),
+            _dir: dir,
+        }
+    }
+
+    /// The directory of this number.
+    pub fn path(&self, number: u64) -> &Path {
+        &self.paths[number as usize % self.paths.len()]
+    }
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What clients were told.
+#[derive(Default)]
+pub struct Promises {
+    /// Snapshots that were made, in this order: that of their IDs does not follow from the seed.
+    made: Vec<Id>,
+    /// The sources of whole ones.
+    sources: BTreeMap<Id, u64>,
+    /// Snapshots that somebody began to forget.
+    forgetting: BTreeSet<Id>,
+    /// Of these, those that are gone for good.
+    forgotten: BTreeSet<Id>,
+    /// How often somebody was told to try again.
+    refused: u64,
+}
+
+impl Promises {
+    /// Snapshots that must exist.
+    pub fn kept(&self) -> impl Iterator<Item = Id> {
+        let made = self.made.iter().copied();
+        made.filter(|id| !self.forgetting.contains(id))
+    }
+
+    /// Snapshots that must not exist.
+    pub fn forgotten(&self) -> &BTreeSet<Id> {
+        &self.forgotten
+    }
+
+    /// How often somebody was told to try again.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// A whole snapshot of a source was made.
+    pub fn made(&mut self, id: Id, source: u64) {
+        self.made.push(id);
+        self.sources.insert(id, source);
+    }
+}
+
+/// Leaves nothing unused.
+pub fn tight() -> PruneOptions {
+    PruneOptions::default().max_unused(MaxUnused::Bytes(0))
+}
+
+/// Nobody listens.
+pub struct Silent;
+
+impl Progress for Silent {}
+
+/// The usual options.
+pub fn backup_options() -> BackupOptions {
+    BackupOptions::default().hostname("host").username("user")
+}
+
+/// A client of a run.
+pub struct Worker<'a> {
+    /// Its number.
+    pub number: usize,
+    /// What it is to do.
+    pub plan: &'a Plan,
+    /// Where.
+    pub world: &'a World,
+    /// From what.
+    pub sources: &'a Sources,
+    /// With which password.
+    pub password: &'a Password,
+    /// What it and others were told.
+    pub promises: &'a Mutex<Promises>,
+    /// Its turns and those of others.
+    pub turns: &'a Arc<Turns>,
+}
+
+impl Worker<'_> {
+    fn client(&self) -> &Client {
+        &self.plan.clients[self.number]
+    }
+
+    /// Works until all is done.
+    ///
+    /// # Errors
+    /// What no fault explains.
+    pub fn work(&self) -> Result<(), String> {
+        let is_back_up = |(command, _): &(Command, u64)| *command == Command::BackUp;
+        let removes = !self.client().commands.iter().all(is_back_up);
+        let targets = self.world.targets(removes);
+        let was_hit = Arc::new(AtomicBool::new(false));
+        let counted: Vec<Arc<Counted>> = (0..targets.len())
+            .map(|target| {
+                let seat = Seat {
+                    client: self.number,
+                    target,
+                };
+                Arc::new(Counted {
+                    seat,
+                    operations: AtomicU32::new(0),
+                    faults: self.faults_at(seat),
+                })
+            })
+            .collect();
+        for &(command, choice) in &self.client().commands {
+            let seen = targets.iter().zip(&counted).map(|(target, counted)| {
+                Arc::new(Target {
+                    storage: Arc::clone(target),
+                    turns: Arc::clone(self.turns),
+                    counted: Arc::clone(counted),
+                    on_their_way: Arc::clone(&self.world.on_their_way),
+                    was_hit: Arc::clone(&was_hit),
+                }) as Arc<dyn Storage>
+            });
+            self.turns
+                .tell(format_args!("client {}: {command:?} {choice}", self.number));
+            let done = self.world.open(seen.collect());
+            let done = done.map_err(|error| Failure::Other(error.to_string()));
+            let done = done.and_then(|opened| self.command(&opened, command, choice));
+            if self.turns.is_dead(self.number) {
+                return Ok(());
+            }
+            match done {
+                Ok(()) => {}
+                Err(Failure::Wrong(why)) => return Err(why),
+                Err(Failure::Refused) => lock(self.promises).refused += 1,
+                Err(Failure::Other(_)) if was_hit.load(Ordering::Relaxed) => {}
+                Err(Failure::Other(why)) => {
+                    return Err(format!("client {}: {command:?}: {why}", self.number));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn faults_at(&self, here: Seat) -> Vec<Fault> {
+        let mut faults = self.plan.faults.clone();
+        faults.retain(|fault| match *fault {
+            Fault::Away { seat, .. }
+            | Fault::Full { seat, .. }
+            | Fault::Unheard { seat, .. }
+            | Fault::Late { seat, .. }
+            | Fault::Twice { seat, .. } => seat == here,
+            Fault::Behind { target, .. } => target == here.target,
+            Fault::Death { .. } | Fault::Day { .. } => false,
+            Fault::Damage { .. } | Fault::Emptied { .. } => false,
+        });
+        faults
+    }
+
+    fn command(&self, opened: &Opened, command: Command, choice: u64) -> Result<(), Failure> {
+        let repository = Repository::open(opened.storage(), self.password)?;
+        let repository = Arc::new(repository);
+        match command {
+            Command::BackUp => self.back_up(&repository, choice),
+            Command::ForgetAndPrune => {
+                self.forget(&repository, choice)?;
+                prune(&repository)
+            }
+            Command::Prune => prune(&repository),
+            Command::Rewrite => self.rewrite(&repository, choice),
+            Command::Restore => self.restore(&repository, choice),
+            Command::Heal => match opened {
+                Opened::Single(_) => Ok(()),
+                Opened::Set(set) => {
+                    let options = HealOptions::default().read_data(choice.is_multiple_of(2));
+                    set.heal(options, &Silent).map(|_| ()).map_err(of_storage)
+                }
+            },
+        }
+    }
+
+    fn back_up(&self, repository: &Arc<Repository>, source: u64) -> Result<(), Failure> {
+        let options = backup_options().parent(Parent::OF_SAME);
+        let made = match repository.backup(options, &[self.sources.path(source)]) {
+            // Somebody else has forgotten what it was to be compared with.
+            Err(error) if error.is_not_found() => return Err(Failure::Refused),
+            made => made?,
+        };
+        let id = made.id.expect("it was no dry run");
+        lock(self.promises).made(id, source);
+        Ok(())
+    }
+
+    /// Forgets all but one of the snapshots that were made, also those that somebody is making
+    /// anew.
+    fn forget(&self, repository: &Arc<Repository>, keep: u64) -> Result<(), Failure> {
+        let made = lock(self.promises).made.clone();
+        for (number, id) in made.iter().enumerate() {
+            if number as u64 == keep % made.len() as u64 {
+                continue;
+            }
+            lock(self.promises).forgetting.insert(*id);
+            let name = Name::new(ObjectKind::Snapshot, *id);
+            match repository.storage().delete(name) {
+                Err(error) if error.kind() != StorageErrorKind::NotFound => {
+                    return Err(of_storage(error));
+                }
+                _ => lock(self.promises).forgotten.insert(*id),
+            };
+        }
+        Ok(())
+    }
+
+    fn rewrite(&self, repository: &Arc<Repository>, choice: u64) -> Result<(), Failure> {
+        let options = RewriteOptions::default()
+            .excludes(ExcludeOptions::default().patterns(vec![format!("{}", choice % 6)]))
+            .forget(true)
+            .dry_run(false);
+        let old = {
+            let mut promises = lock(self.promises);
+            let Some(old) = promises.kept().nth(choice as usize % 3) else {
+                return Ok(());
+            };
+            promises.forgetting.insert(old);
+            old
+        };
+        let rewritten = repository
+            .load_snapshot(old)
+            .and_then(|snapshot| repository.rewrite(&options, &[(old, snapshot)]));
+        let rewritten = match rewritten {
+            Err(error) if error.is_not_found() || matches!(error, Error::MissingBlock(_)) => {
+                return Err(Failure::Refused);
+            }
+            rewritten => rewritten?,
+        };
+        // If it had none of them it stays, unless somebody else forgets it.
+        if let Some(new) = rewritten.first().and_then(|rewritten| rewritten.new) {
+            lock(self.promises).made.push(new);
+        }
+        Ok(())
+    }
+
+    /// What is restored must be the source, or the restore must say that it is not.
+    fn restore(&self, repository: &Arc<Repository>, choice: u64) -> Result<(), Failure> {
+        let (id, source) = {
+            let promises = lock(self.promises);
+            let made = promises.made.iter();
+            let whole = made.filter_map(|id| Some((*id, *promises.sources.get(id)?)));
+            let whole: Vec<(Id, u64)> = whole.collect();
+            match whole.len() {
+                0 => return Ok(()),
+                len => whole[choice as usize % len],
+            }
+        };
+        let target = scratch();
+        let restored = repository.load_snapshot(id).and_then(|snapshot| {
+            let path = self.sources.path(source).to_owned();
+            let options = RestoreOptions::new(target.path()).subpath(path);
+            repository.restore(options, id, &snapshot)
+        });
+        match restored {
+            Ok(summary) if summary.errors == 0 => compare(self.sources.path(source), target.path()),
+            // A snapshot that somebody forgets and prunes meanwhile goes while it is read.
+            Ok(_) => Err(Failure::Refused),
+            Err(error) if error.is_not_found() || matches!(error, Error::MissingBlock(_)) => {
+                Err(Failure::Refused)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Why a command ended.
+enum Failure {
+    /// A promise is broken.
+    Wrong(String),
+    /// Somebody was told to try again, as the documentation says.
+    Refused,
+    /// Storage has failed, or should not have.
+    Other(String),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let text = error.to_string();
+        match error {
+            Error::RemovedMeanwhile | Error::PruneRunning(_) | Error::PruneOvertaken => {
+                Self::Refused
+            }
+            _ => Self::Other(text),
+        }
+    }
+}
+
+fn of_storage(error: tabane_storage::StorageError) -> Failure {
+    Failure::Other(error.to_string())
+}
+
+fn prune(repository: &Arc<Repository>) -> Result<(), Failure> {
+    repository.plan_prune(tight())?.execute()?;
+    Ok(())
+}
+
+/// Wants all files of one tree in the other, with the same bytes.
+fn compare(expected: &Path, found: &Path) -> Result<(), Failure> {
+    let wrong = |error: std::io::Error| Failure::Wrong(format!("a restore: {error}"));
+    for folder in fs::read_dir(expected).map_err(wrong)? {
+        let folder = folder.map_err(wrong)?;
+        for file in fs::read_dir(folder.path()).map_err(wrong)? {
+            let file = file.map_err(wrong)?.path();
+            let below = file.strip_prefix(expected).expect("it is below");
+            if fs::read(&file).map_err(wrong)? != fs::read(found.join(below)).map_err(wrong)? {
+                return Err(Failure::Wrong(format!("restored otherwise: {below:?}")));
+            }
+        }
+    }
+    Ok(())
+}

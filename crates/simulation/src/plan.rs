@@ -1,0 +1,348 @@
+//! What happens in a run: who does what, on which storage, and what goes wrong.
+
+use serde::{Deserialize, Serialize};
+use tabane_testing::random::Random;
+
+/// A run. It can be written down as JSON, and made smaller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Decides who has the next turn.
+    pub seed: u64,
+    /// Where the repository is.
+    pub place: Place,
+    /// A client has so many turns in a row, on average.
+    pub row: u64,
+    /// Sources of the snapshots that are there before all else, by number.
+    pub before: Vec<u64>,
+    /// The clients, which work at the same time.
+    pub clients: Vec<Client>,
+    /// What goes wrong.
+    pub faults: Vec<Fault>,
+}
+
+/// Where a repository is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Place {
+    /// A storage in memory.
+    Memory,
+    /// A storage server in this process.
+    Server,
+    /// A set of so many targets in memory.
+    Set(usize),
+}
+
+/// One client, that is a machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Client {
+    /// Whether its key cannot read.
+    pub is_write_only: bool,
+    /// Its commands, one after the other, each with a number that decides the rest.
+    pub commands: Vec<(Command, u64)>,
+}
+
+/// A command of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Command {
+    /// Backs up one of the sources.
+    BackUp,
+    /// Forgets all snapshots but one, and prunes.
+    ForgetAndPrune,
+    /// Prunes.
+    Prune,
+    /// Makes one snapshot anew without some of its files, and forgets the old one.
+    Rewrite,
+    /// Restores one snapshot and compares it with its source.
+    Restore,
+    /// Heals the set.
+    Heal,
+}
+
+/// Something that goes wrong. Operations of a client at a target are counted from 0, over all of
+/// its commands; turns are those of all clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fault {
+    /// The client is dead from this operation on, of those at all targets.
+    Death {
+        /// Which client.
+        client: usize,
+        /// From which of its operations on.
+        at: u32,
+    },
+    /// The target does not answer the client.
+    Away {
+        /// Which client, and which target.
+        seat: Seat,
+        /// From which operation on.
+        at: u32,
+        /// For so many operations.
+        count: u32,
+    },
+    /// The target has no room for what the client puts.
+    Full {
+        /// Which client, and which target.
+        seat: Seat,
+        /// From which operation on.
+        at: u32,
+        /// For so many operations.
+        count: u32,
+    },
+    /// The operation takes effect, and the client hears that it has failed.
+    Unheard {
+        /// Which client, and which target.
+        seat: Seat,
+        /// Which operation.
+        at: u32,
+    },
+    /// The client hears that the operation has failed, and it takes effect later.
+    Late {
+        /// Which client, and which target.
+        seat: Seat,
+        /// Which operation.
+        at: u32,
+        /// After so many turns.
+        after: u32,
+    },
+    /// The operation takes effect, and does so once more later.
+    Twice {
+        /// Which client, and which target.
+        seat: Seat,
+        /// Which operation.
+        at: u32,
+        /// After so many turns.
+        after: u32,
+    },
+    /// A day passes, after which any client may count as dead.
+    Day {
+        /// Before this turn.
+        turn: u32,
+    },
+    /// An object of a target is damaged.
+    Damage {
+        /// Which target.
+        target: usize,
+        /// Before this turn.
+        turn: u32,
+        /// Decides which object, and where.
+        pick: u64,
+        /// In which way.
+        how: Damage,
+    },
+    /// A target answers nobody for a while, and then is behind.
+    Behind {
+        /// Which target.
+        target: usize,
+        /// From which turn on.
+        turn: u32,
+        /// For so many turns.
+        count: u32,
+    },
+    /// A target has lost all objects but those that say what it is.
+    Emptied {
+        /// Which target.
+        target: usize,
+        /// Before this turn.
+        turn: u32,
+    },
+}
+
+/// A client at a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seat {
+    /// Number of the client.
+    pub client: usize,
+    /// Number of the target.
+    pub target: usize,
+}
+
+/// How an object is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Damage {
+    /// One byte is another.
+    Flipped,
+    /// Its end is missing, as after a write that was cut off.
+    Torn,
+    /// It is gone.
+    Gone,
+}
+
+/// Faults begin before this turn: most runs have as many.
+const TURN_MAX: u64 = 300;
+
+impl Plan {
+    /// The run that this seed decides, at a place of this kind.
+    pub fn from_seed(seed: u64, kind: PlaceKind) -> Self {
+        let mut random = Random::new(seed);
+        let place = match kind {
+            PlaceKind::Memory => Place::Memory,
+            PlaceKind::Server => Place::Server,
+            PlaceKind::Set => Place::Set(3 + random.below(4) as usize),
+        };
+        let has_writer = random.one_in(2);
+        let mut plan = Self {
+            seed,
+            place,
+            row: [1, 5, 30, 100][random.below(4) as usize],
+            before: (0..random.below(3)).map(|_| random.below(6)).collect(),
+            clients: clients(&mut random, place, has_writer),
+            faults: Vec::new(),
+        };
+        plan.faults = match place {
+            Place::Server => death(&mut random, &plan).into_iter().collect(),
+            Place::Memory | Place::Set(_) => faults(&mut random, &plan),
+        };
+        for _ in 0..random.below(4) {
+            let turn = random.below(TURN_MAX) as u32;
+            plan.faults.push(Fault::Day { turn });
+        }
+        plan
+    }
+
+    /// This plan without one of its parts, in all ways.
+    pub fn smaller(&self) -> Vec<Self> {
+        let mut smaller = Vec::new();
+        let mut without = |change: &dyn Fn(&mut Self)| {
+            let mut plan = self.clone();
+            change(&mut plan);
+            smaller.push(plan);
+        };
+        for client in 0..self.clients.len() {
+            // The others keep their numbers, which faults name.
+            if !self.clients[client].commands.is_empty() {
+                without(&|plan| plan.clients[client].commands.clear());
+            }
+        }
+        for fault in 0..self.faults.len() {
+            without(&|plan| _ = plan.faults.remove(fault));
+        }
+        for client in 0..self.clients.len() {
+            let commands = self.clients[client].commands.len();
+            for command in (0..commands).filter(|_| commands > 1) {
+                without(&|plan| _ = plan.clients[client].commands.remove(command));
+            }
+        }
+        for before in 0..self.before.len() {
+            without(&|plan| _ = plan.before.remove(before));
+        }
+        smaller
+    }
+
+    /// Whether some client may be dead in the end.
+    pub fn has_death(&self) -> bool {
+        let mut faults = self.faults.iter();
+        faults.any(|fault| matches!(fault, Fault::Death { .. }))
+    }
+
+    /// Whether storage does something else than it was told.
+    pub fn has_storage_fault(&self) -> bool {
+        let is_other = |fault: &&Fault| !matches!(fault, Fault::Death { .. } | Fault::Day { .. });
+        self.faults.iter().any(|fault| is_other(&fault))
+    }
+}
+
+/// Kinds of [`Place`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum PlaceKind {
+    /// A storage in memory
+    Memory,
+    /// A storage server in this process
+    Server,
+    /// A set of three to six targets in memory, of which two have faults
+    Set,
+}
+
+fn clients(random: &mut Random, place: Place, has_writer: bool) -> Vec<Client> {
+    use Command::{BackUp, ForgetAndPrune, Heal, Prune, Restore, Rewrite};
+    let mut all = vec![
+        (false, vec![BackUp; 2]),
+        (false, vec![ForgetAndPrune; 1 + random.below(2) as usize]),
+    ];
+    for commands in [
+        vec![BackUp],
+        vec![Prune],
+        vec![Rewrite; 2],
+        vec![Restore; 2],
+    ] {
+        if random.one_in(2) {
+            all.push((false, commands));
+        }
+    }
+    if has_writer {
+        all.push((true, vec![BackUp; 2]));
+    }
+    if matches!(place, Place::Set(_)) && random.one_in(2) {
+        all.push((false, vec![Heal; 1 + random.below(2) as usize]));
+    }
+    let mut numbered = |commands: Vec<Command>| -> Vec<(Command, u64)> {
+        let commands = commands.into_iter();
+        commands
+            .map(|command| (command, random.below(100)))
+            .collect()
+    };
+    all.into_iter()
+        .map(|(is_write_only, commands)| Client {
+            is_write_only,
+            commands: numbered(commands),
+        })
+        .collect()
+}
+
+/// In half of the runs, the death of a client.
+fn death(random: &mut Random, plan: &Plan) -> Option<Fault> {
+    random.one_in(2).then(|| Fault::Death {
+        client: random.below(plan.clients.len() as u64) as usize,
+        at: random.below(100) as u32,
+    })
+}
+
+/// What goes wrong in a run. Only two targets of a set have faults: more, it does not promise to
+/// survive.
+fn faults(random: &mut Random, plan: &Plan) -> Vec<Fault> {
+    let mut faults: Vec<Fault> = (0..2).filter_map(|_| death(random, plan)).collect();
+    let targets = match plan.place {
+        Place::Set(count) => {
+            let first = random.below(count as u64) as usize;
+            let step = 1 + random.below(count as u64 - 1) as usize;
+            vec![first, (first + step) % count]
+        }
+        Place::Memory | Place::Server => vec![0],
+    };
+    let is_set = targets.len() > 1;
+    let count = [0, 1, 3, 10][random.below(4) as usize];
+    for _ in 0..count {
+        let target = targets[random.below(targets.len() as u64) as usize];
+        let client = random.below(plan.clients.len() as u64) as usize;
+        let seat = Seat { client, target };
+        let at = random.below(60) as u32;
+        let after = random.below(40) as u32;
+        let turn = random.below(TURN_MAX) as u32;
+        // Storage that damages what it alone has is not survived, only found out.
+        faults.push(match random.below(if is_set { 12 } else { 6 }) {
+            0 => Fault::Full {
+                seat,
+                at,
+                count: 1 + random.below(30) as u32,
+            },
+            1 => Fault::Unheard { seat, at },
+            2 => Fault::Late { seat, at, after },
+            3 => Fault::Twice { seat, at, after },
+            4 | 5 => Fault::Away {
+                seat,
+                at,
+                count: 1 + random.below(30) as u32,
+            },
+            6 | 7 => Fault::Behind {
+                target,
+                turn,
+                count: random.below(TURN_MAX / 2) as u32,
+            },
+            8 => Fault::Emptied { target, turn },
+            kind => Fault::Damage {
+                target,
+                turn,
+                pick: random.next_u64(),
+                how: [Damage::Flipped, Damage::Torn, Damage::Gone][kind as usize - 9],
+            },
+        });
+    }
+    faults
+}

@@ -1,0 +1,157 @@
+//! Lets one storage operation happen at a time, in an order that a seed decides.
+
+use std::fmt;
+use std::sync::{Condvar, Mutex};
+
+use tabane_storage::sync::lock;
+use tabane_testing::random::Random;
+
+/// The turns of all clients.
+#[derive(Default)]
+pub struct Turns {
+    state: Mutex<State>,
+    /// Somebody waits, has acted or has ended.
+    changed: Condvar,
+    /// A client has a turn, by its number.
+    granted: Vec<Condvar>,
+    /// Every operation in words, if somebody wants to see them.
+    told: Option<Mutex<Vec<String>>>,
+}
+
+#[derive(Default)]
+struct State {
+    clients: Vec<Waiting>,
+    turn: u32,
+}
+
+/// A client, with operations that wait.
+#[derive(Default)]
+struct Waiting {
+    waiting: u64,
+    /// How many of them may go on.
+    granted: u64,
+    /// An operation is going on.
+    acting: bool,
+    ended: bool,
+    /// Operations so far, those of all targets.
+    operations: u32,
+    /// From which operation on all fail.
+    dies_at: Option<u32>,
+}
+
+impl Waiting {
+    fn is_busy(&self) -> bool {
+        self.acting || self.granted > 0 || (!self.ended && self.waiting == 0)
+    }
+
+    fn is_dead(&self) -> bool {
+        self.dies_at.is_some_and(|at| self.operations > at)
+    }
+}
+
+/// What an operation hears when its turn comes.
+pub struct Turn {
+    /// Its number.
+    pub number: u32,
+    /// Whether the client is dead.
+    pub is_dead: bool,
+}
+
+impl Turns {
+    /// Turns of so many clients; `tells` keeps every operation in words.
+    pub fn new(clients: usize, tells: bool) -> Self {
+        let state = State {
+            clients: (0..clients).map(|_| Waiting::default()).collect(),
+            turn: 0,
+        };
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            granted: (0..clients).map(|_| Condvar::new()).collect(),
+            told: tells.then(Mutex::default),
+        }
+    }
+
+    /// Lets a client die at this operation, or before it.
+    pub fn dies_at(&self, client: usize, at: u32) {
+        let client = &mut lock(&self.state).clients[client];
+        client.dies_at = Some(client.dies_at.map_or(at, |other| other.min(at)));
+    }
+
+    /// Whether all operations of a client fail by now.
+    pub fn is_dead(&self, client: usize) -> bool {
+        lock(&self.state).clients[client].is_dead()
+    }
+
+    /// Waits for the turn of `client`.
+    pub fn begin(&self, client: usize) -> Turn {
+        let mut state = lock(&self.state);
+        state.clients[client].waiting += 1;
+        self.changed.notify_one();
+        while state.clients[client].granted == 0 {
+            let granted = &self.granted[client];
+            state = granted.wait(state).expect("nothing has panicked");
+        }
+        let number = state.turn;
+        let client = &mut state.clients[client];
+        client.granted -= 1;
+        client.acting = true;
+        client.operations += 1;
+        Turn {
+            number,
+            is_dead: client.is_dead(),
+        }
+    }
+
+    /// Ends the turn of `client`.
+    pub fn end(&self, client: usize) {
+        lock(&self.state).clients[client].acting = false;
+        self.changed.notify_one();
+    }
+
+    /// Tells what a client, or something else, has done.
+    pub fn tell(&self, what: impl fmt::Display) {
+        if let Some(told) = &self.told {
+            lock(told).push(what.to_string());
+        }
+    }
+
+    /// All that was told.
+    pub fn told(&self) -> String {
+        let told = self.told.as_ref();
+        told.map_or_else(String::new, |told| lock(told).join("\n"))
+    }
+
+    /// A client has ended.
+    pub fn leave(&self, client: usize) {
+        lock(&self.state).clients[client].ended = true;
+        self.changed.notify_one();
+    }
+
+    /// Gives turns until all clients have ended; returns how many. A client has `row` of them one
+    /// after the other, on average. Calls `between` before each turn.
+    pub fn run(&self, random: &mut Random, row: u64, mut between: impl FnMut(u32)) -> u32 {
+        let mut favourite = usize::MAX;
+        let mut state = lock(&self.state);
+        loop {
+            while state.clients.iter().any(Waiting::is_busy) {
+                state = self.changed.wait(state).expect("nothing has panicked");
+            }
+            let live: Vec<usize> = (0..state.clients.len())
+                .filter(|&client| !state.clients[client].ended)
+                .collect();
+            if live.is_empty() {
+                return state.turn;
+            }
+            if random.one_in(row) || !live.contains(&favourite) {
+                favourite = live[random.below(live.len() as u64) as usize];
+            }
+            state.turn += 1;
+            between(state.turn);
+            let client = &mut state.clients[favourite];
+            client.waiting -= 1;
+            client.granted += 1;
+            self.granted[favourite].notify_one();
+        }
+    }
+}

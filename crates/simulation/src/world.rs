@@ -1,0 +1,203 @@
+//! Where the clients of a run keep their repository, and what happens to it between turns.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tabane_storage::{Name, ObjectKind, Result, Storage};
+use tabane_striped::{Place as SetPlace, StripedStorage};
+use tabane_testing::memory::MemoryStorage;
+
+use crate::plan::{Damage, Fault, Place, Plan};
+use crate::server::{Accounts, Served};
+use crate::target::OnTheirWay;
+
+/// A repository's place.
+pub struct World {
+    place: Kind,
+    /// Changes that take effect later.
+    pub on_their_way: Arc<OnTheirWay>,
+}
+
+enum Kind {
+    Memory(MemoryStorage),
+    Set(Vec<MemoryStorage>),
+    Server(Box<Served>),
+}
+
+/// A repository's place as a client uses it.
+#[derive(Clone)]
+pub enum Opened {
+    /// One storage.
+    Single(Arc<dyn Storage>),
+    /// A set of targets.
+    Set(Arc<StripedStorage>),
+}
+
+impl Opened {
+    /// The storage.
+    pub fn storage(&self) -> Arc<dyn Storage> {
+        match self {
+            Self::Single(storage) => Arc::clone(storage),
+            Self::Set(set) => Arc::clone(set) as Arc<dyn Storage>,
+        }
+    }
+}
+
+/// Long enough for any client to count as dead.
+const DAY: Duration = Duration::from_secs(25 * 3600);
+
+impl World {
+    /// A new place.
+    pub fn new(place: Place, accounts: &Arc<Accounts>) -> Self {
+        let place = match place {
+            Place::Memory => Kind::Memory(MemoryStorage::default()),
+            Place::Server => Kind::Server(Box::new(Served::start(accounts))),
+            Place::Set(count) => {
+                let targets: Vec<_> = (0..count).map(|_| MemoryStorage::default()).collect();
+                let all = targets.iter().map(|target| Arc::new(target.clone()) as _);
+                StripedStorage::form(places(all.collect()), false).expect("a set is made");
+                Kind::Set(targets)
+            }
+        };
+        Self {
+            place,
+            on_their_way: Arc::default(),
+        }
+    }
+
+    /// The targets as a client reaches them; one that does not remove may have no right to.
+    pub fn targets(&self, removes: bool) -> Vec<Arc<dyn Storage>> {
+        match &self.place {
+            Kind::Memory(storage) => vec![Arc::new(storage.clone())],
+            Kind::Set(targets) => targets
+                .iter()
+                .map(|target| Arc::new(target.clone()) as _)
+                .collect(),
+            Kind::Server(served) => vec![served.client(removes)],
+        }
+    }
+
+    /// These targets as one place.
+    ///
+    /// # Errors
+    /// When too many targets of a set do not answer.
+    pub fn open(&self, mut targets: Vec<Arc<dyn Storage>>) -> Result<Opened> {
+        match &self.place {
+            Kind::Memory(_) | Kind::Server(_) => {
+                Ok(Opened::Single(targets.pop().expect("there is one")))
+            }
+            Kind::Set(_) => {
+                let notice = Arc::new(|_: &_| {});
+                let set = StripedStorage::open("a set".to_owned(), places(targets), notice)?;
+                Ok(Opened::Set(Arc::new(set)))
+            }
+        }
+    }
+
+    /// The place without anything between.
+    ///
+    /// # Errors
+    /// When too many targets of a set do not answer.
+    pub fn direct(&self) -> Result<Opened> {
+        match &self.place {
+            Kind::Server(served) => Ok(Opened::Single(served.disk())),
+            _ => self.open(self.targets(true)),
+        }
+    }
+
+    /// A set without these of its targets.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn without(&self, gone: &[usize]) -> Result<Opened> {
+        let targets = self.targets(true).into_iter().enumerate();
+        let empty = || Arc::new(MemoryStorage::default()) as Arc<dyn Storage>;
+        let targets = targets.map(|(number, target)| {
+            if gone.contains(&number) {
+                empty()
+            } else {
+                target
+            }
+        });
+        self.open(targets.collect())
+    }
+
+    /// Lets time pass.
+    pub fn wait(&self, time: Duration) {
+        match &self.place {
+            Kind::Memory(storage) => storage.wait(time),
+            Kind::Set(targets) => targets.iter().for_each(|target| target.wait(time)),
+            Kind::Server(served) => served.wait(time),
+        }
+    }
+
+    /// What happens before a turn without any client.
+    pub fn pass(&self, turn: u32, plan: &Plan, tell: impl Fn(String)) {
+        self.on_their_way.arrive(turn);
+        for fault in &plan.faults {
+            match *fault {
+                Fault::Day { turn: at } if at == turn => {
+                    // Nothing is on its way for a day.
+                    self.on_their_way.arrive(u32::MAX);
+                    self.wait(DAY);
+                    tell("a day passes".to_owned());
+                }
+                Fault::Damage {
+                    target,
+                    turn: at,
+                    pick,
+                    how,
+                } if at == turn => {
+                    if let Kind::Set(targets) = &self.place
+                        && let Some(name) = damage(&targets[target], pick, how)
+                    {
+                        tell(format!("target {target}: {name} is {how:?}"));
+                    }
+                }
+                Fault::Emptied { target, turn: at } if at == turn => {
+                    if let Kind::Set(targets) = &self.place {
+                        let target_of = &targets[target];
+                        let mut objects = target_of.objects();
+                        objects.retain(|name, _| is_own(*name));
+                        target_of.set_all(objects);
+                        tell(format!("target {target} is emptied"));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Whether an object says what the target is: without it a person would have to replace the target.
+fn is_own(name: Name) -> bool {
+    matches!(name.kind, ObjectKind::Target | ObjectKind::Set)
+}
+
+/// Damages an object; which one, and where, `pick` decides.
+fn damage(target: &MemoryStorage, pick: u64, how: Damage) -> Option<Name> {
+    let mut objects = target.objects();
+    objects.retain(|name, _| !is_own(*name));
+    let at = (pick % objects.len().max(1) as u64) as usize;
+    let (name, mut bytes) = objects.into_iter().nth(at)?;
+    let place = (pick >> 32) as usize % bytes.len().max(1);
+    match how {
+        Damage::Flipped => *bytes.get_mut(place)? ^= 1 << (pick >> 29 & 7),
+        Damage::Torn => bytes.truncate(place),
+        Damage::Gone => {
+            target.remove(name);
+            return Some(name);
+        }
+    }
+    target.set(name, bytes);
+    Some(name)
+}
+
+fn places(targets: Vec<Arc<dyn Storage>>) -> Vec<SetPlace> {
+    let targets = targets.into_iter().enumerate();
+    let places = targets.map(|(number, storage)| SetPlace {
+        url: format!("target-{number}"),
+        storage,
+    });
+    places.collect()
+}
