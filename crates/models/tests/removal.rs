@@ -134,3 +134,13 @@ fn if_a_prune_writes_index_objects_that_name_condemned_packs_they_outlive_these(
 fn if_a_prune_does_not_look_around_a_snapshot_is_lost() {
     assert_refuted_somehow(Rule::RewriteWaits, Removal::new(1, 2), ONLY_ANNOUNCED_LACKS);
 }
+
+/// Of the packs that one index object names, one goes and another is condemned just then.
+#[test]
+fn if_a_prune_rewrites_the_index_after_its_removal_a_confirmed_snapshot_is_lost() {
+    let mut model = Removal::new(1, 1);
+    model.half_removed = true;
+    let rules = [Rule::RewriteBeforeRemoval];
+    assert_refuted(&rules, model.clone(), CONFIRMED_IS_WHOLE);
+    assert_holds("a backup and a prune after half a removal", model);
+}

@@ -10,6 +10,7 @@ use clap::Parser;
 use tabane_simulation::plan::{PlaceKind, Plan};
 use tabane_simulation::run::{Shared, Tally, run};
 use tabane_simulation::shrink;
+use tabane_testing::progress;
 
 /// How often a smaller plan is tried: names of objects are random, and the threads of a client are
 /// in no fixed order.
@@ -89,6 +90,9 @@ fn try_seeds(args: &Args, place: PlaceKind, shared: &Shared) -> bool {
                     if seed >= end || failed.lock().expect("no panic").is_some() {
                         return;
                     }
+                    if seed % 100 == 0 {
+                        progress::show(&format!("{place:?}: seed {seed}"));
+                    }
                     match run(&Plan::from_seed(seed, place), shared, false) {
                         Ok(tally) => {
                             let mut totals = totals.lock().expect("no panic");
@@ -106,6 +110,7 @@ fn try_seeds(args: &Args, place: PlaceKind, shared: &Shared) -> bool {
             });
         }
     });
+    progress::show("");
     if let Some((seed, why)) = failed.into_inner().expect("no panic") {
         println!(
             "FAILED: {place:?}, seed {seed}, after {:.0} s: {why}",

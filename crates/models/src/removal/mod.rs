@@ -47,6 +47,9 @@ pub enum Rule {
     RewriteWaits,
     /// What it writes names no pack that a removal names, even if the pack is there.
     RewriteDropsCondemned,
+    /// A prune that does not look again writes its removal only when it has rewritten the index:
+    /// snapshots may rely by now on what it condemns.
+    RewriteBeforeRemoval,
     /// What a prune has verified stays named, whatever others have removed since: they may have
     /// removed what named it before.
     VerifiedStays,
@@ -84,6 +87,9 @@ pub struct Removal {
     pub prunes: usize,
     /// Whether the snapshots of backups are forgotten too.
     pub forgets_all: bool,
+    /// The first snapshot was forgotten before, and a prune has condemned its tree, with clients at
+    /// work: nothing is deleted yet. There can be one other prune.
+    pub half_removed: bool,
     /// Prunes begin when all backups have ended: then those that sleep for long can all be tried.
     pub prunes_follow: bool,
     /// What prunes think of others.
@@ -108,6 +114,7 @@ impl Removal {
             write_only: 0,
             prunes,
             forgets_all: false,
+            half_removed: false,
             prunes_follow: false,
             judgements: Judgement::ALL.to_vec(),
             rules: Rules::default(),
@@ -186,8 +193,13 @@ impl Model for Removal {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
+        let world = if self.half_removed {
+            World::with_half_a_removal()
+        } else {
+            World::with_one_snapshot()
+        };
         vec![State {
-            world: World::with_one_snapshot(),
+            world,
             backups: Default::default(),
             prunes: Default::default(),
         }]

@@ -441,6 +441,9 @@ impl Prune {
         }
         self.superseded = self.view.removals;
         if self.view.judgement != Judgement::AllDead {
+            if rules.hold(Rule::RewriteBeforeRemoval) {
+                return At::DeleteOld;
+            }
             return self.look_for_old(world);
         }
         self.second = true;
@@ -456,11 +459,20 @@ impl Prune {
     fn pass_over(&mut self, world: &World, number: usize, rules: Rules) {
         loop {
             self.at = match self.at {
-                At::DeletePack if self.due == 0 && self.condemn != 0 => {
+                At::DeletePack
+                    if self.due == 0
+                        && self.condemn != 0
+                        && (self.view.judgement == Judgement::AllDead
+                            || !rules.hold(Rule::RewriteBeforeRemoval)) =>
+                {
                     self.at = At::PutRemoval;
                     return;
                 }
                 At::DeletePack if self.due == 0 => self.look_for_old(world),
+                At::DeleteOld if self.old == 0 && self.condemn != 0 => {
+                    self.at = At::PutRemoval;
+                    return;
+                }
                 At::DeleteOld if self.old == 0 => {
                     let gone = self.gone;
                     let is_over = |&removal: &usize| world.condemned[removal] & !gone == 0;

@@ -158,6 +158,19 @@ impl World {
         world
     }
 
+    /// The first snapshot was forgotten, and the last prune has condemned its tree.
+    pub fn with_half_a_removal() -> Self {
+        let last = PRUNES_MAX - 1;
+        let mut world = Self {
+            removals: 1 << last,
+            snapshots: 0,
+            promised: 0,
+            ..Self::with_one_snapshot()
+        };
+        world.condemned[last] = 0b10;
+        world
+    }
+
     /// Puts a pack.
     pub fn put_pack(&mut self, slot: usize, blocks: Blocks) {
         let half = if slot.is_multiple_of(2) {

@@ -10,7 +10,7 @@ mod index_objects;
 mod verify;
 mod view;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -418,6 +418,7 @@ impl PrunePlan {
                 ..PruneReport::default()
             },
             locked: HashSet::new(),
+            superseded: Vec::new(),
         };
         let mut view = self.view;
         run.verify(&mut view, &self.unused)?;
@@ -428,39 +429,38 @@ impl PrunePlan {
         let mut gone = run.delete_due(&view)?;
         let mut packs: Vec<Id> = self.unused.into_iter().chain(repack).collect();
         packs.sort_unstable();
-        let mut superseded = Vec::new();
         let mut condemned = view.removals.condemned();
-        let mut removals = view.removals.names();
-        if !packs.is_empty() {
-            superseded = view.superseded_removals();
-            condemned.extend(&packs);
-            // model: removal/prune/put-removal
-            removals.insert(removal::save(&run.repository, &packs)?);
-            if run.options.grace.is_zero() && view.alive.is_empty() {
-                // Dropped before the new view is loaded, which would need twice the memory.
-                view.index = Arc::default();
-                view = View::load(
-                    &run.repository,
-                    Some(&run.presence),
-                    &HashSet::new(),
-                    std::mem::take(&mut view.objects),
-                    &mut run.reach,
-                )?;
-                run.copy(&view, &HashSet::new())?;
-                removals = view.removals.names();
-                condemned.extend(view.removals.condemned());
-                gone.extend(run.delete_due(&view)?);
-            }
+        if !packs.is_empty() && run.options.grace.is_zero() && view.alive.is_empty() {
+            run.condemn(&view, &std::mem::take(&mut packs))?;
+            // Dropped before the new view is loaded, which would need twice the memory.
+            view.index = Arc::default();
+            view = View::load(
+                &run.repository,
+                Some(&run.presence),
+                &HashSet::new(),
+                std::mem::take(&mut view.objects),
+                &mut run.reach,
+            )?;
+            run.copy(&view, &HashSet::new())?;
+            condemned.extend(view.removals.condemned());
+            gone.extend(run.delete_due(&view)?);
         }
         let waiting = condemned
             .iter()
+            .chain(&packs)
             .filter(|id| !gone.contains(id) && !run.locked.contains(id))
             .filter_map(|id| view.packs.get(id));
         for pack in waiting {
             run.report.waiting_packs += 1;
             run.report.waiting_bytes += pack.len;
         }
-        run.tidy(&view, &gone, &condemned, &removals, &superseded)?;
+        run.tidy_index(&view, &gone, &condemned)?;
+        // Clients at work may have made snapshots since the view was loaded. The index must name
+        // what these need until a later prune has looked at them.
+        if !packs.is_empty() {
+            run.condemn(&view, &packs)?;
+        }
+        run.tidy(&view, &gone)?;
         Ok(run.report)
     }
 }
@@ -474,6 +474,8 @@ struct Run {
     report: PruneReport,
     /// Packs that were found to be locked.
     locked: HashSet<Id>,
+    /// Removals that this prune's own has superseded.
+    superseded: Vec<Id>,
 }
 
 impl Run {
@@ -605,15 +607,21 @@ impl Run {
         Ok(due.into_iter().chain(view.absent()).collect())
     }
 
-    /// Updates the index, and deletes old removals, unconfirmed and pending snapshots, and records
-    /// of dead clients.
-    fn tidy(
+    /// Condemns these packs.
+    fn condemn(&mut self, view: &View, packs: &[Id]) -> Result<()> {
+        self.superseded = view.superseded_removals();
+        // model: removal/prune/put-removal
+        removal::save(&self.repository, packs)?;
+        Ok(())
+    }
+
+    /// Updates the index. Of `condemned` packs the view has seen the removals before it looked what
+    /// snapshots need, and nobody relies on them.
+    fn tidy_index(
         &mut self,
         view: &View,
         gone: &HashSet<Id>,
         condemned: &HashSet<Id>,
-        removals: &BTreeSet<Id>,
-        superseded: &[Id],
     ) -> Result<()> {
         let unwanted = Unwanted {
             unsigned: &view.objects.unsigned,
@@ -621,19 +629,25 @@ impl Run {
             condemned,
         };
         let repository = &self.repository;
+        let removals = view.removals.names();
         let (merged, rewritten) = both(
             repository.is_far(),
             || forgotten::merge(repository),
-            || index_objects::rewrite(repository, &view.objects.segments, unwanted, removals),
+            || index_objects::rewrite(repository, &view.objects.segments, unwanted, &removals),
         );
         merged?;
         self.report.index_objects = rewritten?;
         if !view.objects.unverified.is_empty() {
             self.forget_claims(gone)?;
         }
+        Ok(())
+    }
+
+    /// Deletes old removals, unconfirmed and pending snapshots, and records of dead clients.
+    fn tidy(&mut self, view: &View, gone: &HashSet<Id>) -> Result<()> {
         // The newest removal stays for clients that began before it: see `removal`.
         let is_over = |(id, removal): &(&Id, &Removal)| {
-            superseded.contains(id) && removal.packs.iter().all(|pack| gone.contains(pack))
+            self.superseded.contains(id) && removal.packs.iter().all(|pack| gone.contains(pack))
         };
         let over = view.removals.iter().filter(is_over).map(|(id, _)| id);
         // model: removal/tidy/delete-removal
