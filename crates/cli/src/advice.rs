@@ -45,6 +45,10 @@ pub fn of(error: &Error) -> Option<String> {
             "bring it back from a copy, or open the repository with the password of another key; \
              without a sound key nothing can be decrypted"
         }
+        Error::Damaged { what, .. } if what.starts_with("index/") => {
+            "`tabane repair index` makes the index anew from the packs; in a copy that cannot be \
+             written to, do without this file: move it away"
+        }
         Error::Damaged { .. } => "run `tabane check --read-data` to see what is affected",
         Error::OlderFormat { .. } => "run `tabane migrate` on it first",
         Error::MissingBlock(_) => "run `tabane check` to see what is affected",

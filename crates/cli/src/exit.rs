@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use tabane_storage::StorageError;
 use tabane_store::Error;
@@ -97,8 +98,21 @@ Examples:
 /// The result of everything in this program.
 pub type Result<T> = std::result::Result<T, Failure>;
 
+/// How to go on with a command that a signal ended, if the same command would not do.
+static WAY_ON: OnceLock<&str> = OnceLock::new();
+
+/// From now on, this is how to go on after a signal.
+pub fn go_on_by(way: &'static str) {
+    let _ = WAY_ON.set(way);
+}
+
 /// What is said of a command that a signal ended.
-pub const INTERRUPTION: &str = "interrupted: nothing is damaged; run the same command again";
+pub fn interruption() -> String {
+    let way = WAY_ON
+        .get()
+        .unwrap_or(&"nothing is damaged; run the same command again");
+    format!("interrupted: {way}")
+}
 
 /// The failure of a command.
 #[derive(Debug)]
@@ -136,7 +150,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Store(Error::Cancelled) => f.write_str(INTERRUPTION),
+            Self::Store(Error::Cancelled) => f.write_str(&interruption()),
             Self::Store(error) => f.write_str(&advice::explain(error)),
             Self::Import(error) => f.write_str(&advice::explain_import(error)),
             Self::Storage(before, error) => {

@@ -188,33 +188,30 @@ impl Hooks {
                 ("TABANE_HOOK_ERROR", error),
             ]
         };
-        if matches!(result, Ok(Exit::Success)) {
-            let after = self.run_all(
-                "--run-after",
-                &self.run_after,
-                &environment(&result),
-                || false,
-            );
-            if let Err(why) = after {
-                result = Err(Failure::Other(why));
+        // A signal ends these hooks too, and those that follow hear of it.
+        let run = |option, hooks: &[String], result: &mut Result<Exit>| {
+            let was_interrupted = process::is_interrupted();
+            let is_over = if was_interrupted {
+                || false
+            } else {
+                process::is_interrupted
+            };
+            let ran = self.run_all(option, hooks, &environment(result), is_over);
+            if ran.is_err() && !was_interrupted && process::is_interrupted() {
+                *result = Err(Failure::Store(Error::Cancelled));
+                return Ok(());
             }
+            ran
+        };
+        if matches!(result, Ok(Exit::Success))
+            && let Err(why) = run("--run-after", &self.run_after, &mut result)
+        {
+            result = Err(Failure::Other(why));
         }
         if !matches!(result, Ok(Exit::Success)) {
-            let failed = self.run_all(
-                "--run-failed",
-                &self.run_failed,
-                &environment(&result),
-                || false,
-            );
-            failed.unwrap_or_else(warn);
+            run("--run-failed", &self.run_failed, &mut result).unwrap_or_else(warn);
         }
-        let finally = self.run_all(
-            "--run-finally",
-            &self.run_finally,
-            &environment(&result),
-            || false,
-        );
-        finally.unwrap_or_else(warn);
+        run("--run-finally", &self.run_finally, &mut result).unwrap_or_else(warn);
         let (code, error) = outcome(&result);
         self.ping(&code.to_string(), error.clone());
         if let Some(url) = &self.webhook {
@@ -272,6 +269,7 @@ impl Hooks {
             .stdout(stderr())
             .process_group(0)
             .spawn()?;
+        let _group = process::ends_with_this(&child);
         let start = Instant::now();
         loop {
             if let Some(status) = child.try_wait()? {

@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::process::Child;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process_group, setrlimit};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -14,7 +15,7 @@ use signal_hook::low_level;
 
 use tabane_storage::sync::lock;
 
-use crate::exit::{Exit, Failure, INTERRUPTION, Result};
+use crate::exit::{Exit, Failure, Result, interruption};
 
 /// Keeps secrets out of core files, and lets the program open as many files as the system allows.
 ///
@@ -111,19 +112,20 @@ pub fn exit_on_signals() -> Result<()> {
 
 /// What is still to be done by a command that does not end by itself after a signal.
 enum LastWords {
-    /// Nothing.
-    None,
-    /// This.
-    Owed(Box<dyn FnOnce() + Send>),
+    /// These, the last ones first.
+    Owed(Vec<Box<dyn FnOnce() + Send>>),
     /// The command has ended, and does it.
     Taken,
 }
 
-static LAST_WORDS: Mutex<LastWords> = Mutex::new(LastWords::None);
+static LAST_WORDS: Mutex<LastWords> = Mutex::new(LastWords::Owed(Vec::new()));
 
-/// Has `action` run if the command does not end within [`EXIT_TIMEOUT`] of a signal.
+/// Has `action` run if the command does not end within [`EXIT_TIMEOUT`] of a signal, before what
+/// was owed before.
 pub fn owe_last_words(action: impl FnOnce() + Send + 'static) {
-    *lock(&LAST_WORDS) = LastWords::Owed(Box::new(action));
+    if let LastWords::Owed(actions) = &mut *lock(&LAST_WORDS) {
+        actions.push(Box::new(action));
+    }
 }
 
 /// From now on the command does by itself what it owed. Waits for the end of the program if that is
@@ -139,18 +141,38 @@ pub fn take_last_words() {
 fn exit_with_last_words() {
     let mut last_words = lock(&LAST_WORDS);
     match std::mem::replace(&mut *last_words, LastWords::Taken) {
-        LastWords::None => exit_interrupted(),
         LastWords::Taken => {}
-        LastWords::Owed(action) => {
+        LastWords::Owed(actions) => {
             drop(last_words);
-            action();
+            actions.into_iter().rev().for_each(|action| action());
             exit_interrupted();
         }
     }
 }
 
+/// The process group that is killed when a signal ends the program.
+static GROUP: Mutex<Option<Pid>> = Mutex::new(None);
+
+/// Lets the process group of a child end with this program, until it is dropped.
+pub fn ends_with_this(child: &Child) -> Group {
+    *lock(&GROUP) = Some(Pid::from_child(child));
+    Group
+}
+
+/// See [`ends_with_this`].
+pub struct Group;
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        *lock(&GROUP) = None;
+    }
+}
+
 /// Ends the program, and says so.
 fn exit_interrupted() {
+    if let Some(group) = *lock(&GROUP) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
     if let Ok(mut terminal) = TERMINAL.try_lock()
         && let Some((file, state)) = terminal.take()
     {
@@ -159,7 +181,7 @@ fn exit_interrupted() {
     let mut stderr = io::stderr();
     // Overwrites a line of progress.
     let clear = if stderr.is_terminal() { "\r\x1b[K" } else { "" };
-    let _ = writeln!(stderr, "{clear}tabane: {INTERRUPTION}");
+    let _ = writeln!(stderr, "{clear}tabane: {}", interruption());
     low_level::exit(Exit::Interrupted as i32);
 }
 

@@ -232,6 +232,16 @@ pub fn open_directory(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> 
     Ok(open_quietly(dir, name, flags)?.0)
 }
 
+/// Opens a directory that leads to others and need not be listed: its owner may let others pass and
+/// not look.
+///
+/// # Errors
+/// When it is not there, or no directory.
+pub fn open_passage(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(dir, name, flags, Mode::empty())?)
+}
+
 /// The names in a directory, sorted.
 ///
 /// # Errors

@@ -127,11 +127,11 @@ pub fn import(
     for (foreign, snapshot) in made {
         let same =
             |(_, there): &&(Id, Snapshot)| is_import(there, foreign) && there.root == snapshot.root;
+        imported.errors += snapshot.summary.errors;
         if let Some((id, _)) = there.iter().find(same) {
             imported.present.push((foreign.id, *id));
             continue;
         }
-        imported.errors += snapshot.summary.errors;
         let id = finished.commit(&snapshot)?;
         imported.snapshots.push((foreign.id, Some(id)));
     }

@@ -301,6 +301,17 @@ fn what_the_source_has_lost_is_named_and_the_rest_is_imported() {
             let imported = restic
                 .import(options, &to, &foreign, Arc::clone(&recorder) as _)
                 .expect("imported");
+            let restic = bed.open().expect("opened");
+            let again = restic
+                .import(
+                    ImportOptions::default(),
+                    &to,
+                    &foreign,
+                    Arc::new(Recorder::default()),
+                )
+                .expect("imported");
+            assert_eq!(again.snapshots, [], "nothing is new");
+            assert_eq!(again.errors, imported.errors);
             let warnings = std::mem::take(&mut *recorder.warnings.lock().expect("no panic"));
             assert_eq!(imported.errors > 0, !warnings.is_empty(), "{warnings:?}");
             assert_eq!(imported.snapshots.len(), 2);

@@ -21,6 +21,7 @@ use crate::exit::{Exit, Failure, Result};
 use crate::format;
 use crate::metrics::{Metrics, MetricsFile};
 use crate::output::{Output, print_json, warn};
+use crate::process;
 use crate::progress::Progress;
 use crate::reporter::Reporter;
 use crate::select::Selection;
@@ -101,7 +102,11 @@ impl Drill {
                 id.short()
             )));
         }
+        // What is restored goes, also after a signal.
+        process::end_after_signals();
         let scratch = Scratch::new(self.directory.as_deref())?;
+        let path = scratch.0.clone();
+        process::owe_last_words(move || drop(Scratch(path)));
         let paths = sample.iter().map(|file| file.path.clone());
         let options = RestoreOptions::new(&scratch.0)
             .includes(IncludeOptions::default().paths(paths))
@@ -115,6 +120,9 @@ impl Drill {
         let mut compared = BTreeMap::<Source, u64>::new();
         if snapshot.hostname == host::describe().hostname {
             for file in &sample {
+                if process::is_interrupted() {
+                    return Err(Failure::Store(tabane_store::Error::Cancelled));
+                }
                 let Ok(source) = compare(&scratch.0, file) else {
                     continue;
                 };
@@ -224,7 +232,9 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
+        if let Err(error) = fs::remove_dir_all(&self.0)
+            && error.kind() != io::ErrorKind::NotFound
+        {
             warn(format!(
                 "cannot remove {}: {error}: remove it yourself",
                 format::path(&self.0)

@@ -8,7 +8,7 @@ use tabane_store::IncludeOptions;
 use tabane_store::restore::{Overwrite, RestoreOptions, RestoreSummary};
 
 use crate::args::Global;
-use crate::exit::{Exit, Failure, Result};
+use crate::exit::{self, Exit, Failure, Result};
 use crate::format;
 use crate::output::{Output, into_object, print_json, warn};
 use crate::progress::Progress;
@@ -26,7 +26,8 @@ Patterns are those of `tabane backup`. One that begins with / is the whole path 
 with latest:/home/ada too: /home/ada/notes.
 
 What is in the target and differs is replaced, also if it is newer. Try it with --dry-run -v, \
-which lists what would be created, updated and deleted; -vv lists what is unchanged, too. \
+which lists what would be created, updated and deleted; -vv lists what is unchanged, too. Where \
+extended attributes or ACLs alone differ, they come back, and the entry counts as unchanged. \
 --overwrite chooses what is replaced:
 
   always      what differs: files are read and compared (the default)
@@ -34,15 +35,18 @@ which lists what would be created, updated and deleted; -vv lists what is unchan
   if-newer    a file, only if the snapshot's version is newer than the one in the target
   never       nothing; only what is missing is restored
 
-A file that an interrupted restore was writing is newer than the snapshot's, so go on with always \
-or if-changed.
+A file that an interrupted restore was writing is newer than the snapshot's, and a directory that \
+it made has no attributes yet, so go on with always or if-changed.
+
+A target that is there keeps its own attributes; one that is made gets those of the path. It cannot \
+be in a repository.
 
 Directories on the way to what matches an --include get their attributes, too, if they differ.
 
 What the snapshot does not have stays, unless --delete is given. That deletes also what the backup \
 or a `rewrite` left out; restore with the same --exclude to keep it. Directories of which the \
 snapshot has only a part, those above the paths that were backed up, lose nothing, nor does a \
-mounted file system of which it has nothing, nor a repository. If an entry cannot be restored, or \
+mounted file system of which it has nothing, nor a repository of Tabane. If an entry cannot be restored, or \
 the backup could not read one, nothing is deleted.
 
 Owners and groups are found by their names, where this machine has them; root is always number 0. \
@@ -153,6 +157,12 @@ impl From<When> for Overwrite {
 impl Restore {
     /// Runs `tabane restore`.
     pub fn run(self, global: &Global) -> Result<Exit> {
+        if matches!(self.overwrite, When::Never | When::IfNewer) && !self.dry_run {
+            exit::go_on_by(
+                "files that were being restored are incomplete, and directories closed; run it \
+                 again with --overwrite if-changed",
+            );
+        }
         let repository = global.open()?;
         let (id, snapshot) = self.place.find(&repository, &self.selection)?;
         let chosen =

@@ -122,7 +122,10 @@ impl Rewrite {
                 }))?;
             } else if !global.quiet {
                 let outcome =
-                    new.map_or_else(String::new, |new| format!(" is now {}", new.short()));
+                    new.map_or_else(String::new, |new| {
+                        let how = if self.forget { "is now" } else { "stays, beside" };
+                        format!(" {how} {}", new.short())
+                    });
                 output.line(format!(
                     "snapshot {}{outcome}: {} left out, {}",
                     old.short(),

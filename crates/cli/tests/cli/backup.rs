@@ -1,8 +1,12 @@
 //! What is stored, and when a snapshot is made.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+
+use tabane_testing::{is_root, not_checked};
 
 use crate::bed::{Bed, Ran, varied};
 
@@ -226,4 +230,36 @@ fn defaults_come_from_the_environment() {
     let ran = crate::bed::run(command.env("TABANE_COMPRESSION", "hard"));
     ran.fails(2, "compression");
     bed.backup(&["--read-concurrency", "0"]).fails(2, "zero");
+}
+
+/// As on a machine whose `/home` lets others pass and not look.
+#[test]
+fn directories_above_a_source_need_not_be_listed() {
+    if !is_root() {
+        return not_checked("directories that cannot be listed", "needs root");
+    }
+    let bed = Bed::new();
+    let (home, ada) = (bed.path("home"), bed.path("home/ada"));
+    fs::create_dir_all(&ada).expect("made");
+    fs::write(ada.join("letter"), "dear").expect("written");
+    let nobody = 65534;
+    for path in [&ada, &ada.join("letter")] {
+        std::os::unix::fs::chown(path, Some(nobody), Some(nobody)).expect("given away");
+    }
+    for path in [&bed.path(""), &home] {
+        fs::set_permissions(path, Permissions::from_mode(0o711)).expect("changed");
+    }
+    let repository = ada.join("repository").display().to_string();
+    let run = |args: &[&str]| {
+        let mut command = bed.command(args);
+        command.args(["--repo", &repository, "--no-cache"]);
+        command.uid(nobody).gid(nobody).env("HOME", &ada);
+        let output = command.output().expect("started");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    run(&["init"]);
+    let letter = ada.join("letter").display().to_string();
+    run(&["backup", &letter]);
+    assert_eq!(run(&["dump", "latest", &letter]), "dear");
 }

@@ -1,6 +1,8 @@
 //! Restoring a random sample.
 
 use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
 
 use crate::bed::Bed;
 use crate::mishaps::packs;
@@ -68,4 +70,26 @@ fn a_sample_that_cannot_be_restored_fails() {
     }
     let ran = bed.run(["drill", "--sample", "100%"]);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+}
+
+#[test]
+fn an_interrupted_drill_leaves_nothing() {
+    let bed = Bed::with_repository();
+    for number in 0..3000 {
+        fs::write(bed.source().join(format!("{number}")), "x").expect("written");
+    }
+    bed.backup(&[]).succeeds();
+    let scratch = bed.path("scratch");
+    fs::create_dir(&scratch).expect("created");
+    let text = scratch.display().to_string();
+    let mut command = bed.command(["drill", "--sample", "100%", "--directory", &text]);
+    let mut running = command.stderr(Stdio::null()).spawn().expect("started");
+    while fs::read_dir(&scratch).expect("listed").count() == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let pid = rustix::process::Pid::from_child(&running);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("sent");
+    let code = running.wait().expect("ended").code();
+    assert!(matches!(code, Some(130 | 0)), "{code:?}");
+    assert_eq!(fs::read_dir(&scratch).expect("listed").count(), 0);
 }

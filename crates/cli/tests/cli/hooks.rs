@@ -144,6 +144,31 @@ fn a_signal_does_not_silence_hooks() {
 }
 
 #[test]
+fn a_signal_ends_hooks_behind_a_run() {
+    let bed = Bed::with_repository();
+    let source = bed.source().display().to_string();
+    let finally = note(&bed, "finally");
+    for option in ["--run-after", "--run-failed"] {
+        let _ = fs::remove_file(bed.path("log"));
+        let begun = bed.path(&format!("begun{option}"));
+        let hook = format!("touch {}; sleep 300", begun.display());
+        let mut command = bed.command(["backup", &source]);
+        command.args([option, &hook, "--run-finally", &finally]);
+        if option == "--run-failed" {
+            command.args(["--run-before", "false"]);
+        }
+        let mut running = command.stderr(Stdio::piped()).spawn().expect("started");
+        while !begun.exists() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let pid = rustix::process::Pid::from_child(&running);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("sent");
+        assert_eq!(running.wait().expect("ended").code(), Some(130), "{option}");
+        assert!(log(&bed).contains("finally"), "{option}");
+    }
+}
+
+#[test]
 fn profiles_have_hooks() {
     let bed = Bed::with_repository();
     let config = bed.path("config.toml");

@@ -303,6 +303,44 @@ fn a_repository_is_not_deleted() {
     restored.place.restore_source(&restored.made, &elsewhere);
 }
 
+/// Not even where the snapshot has a directory of that name.
+#[test]
+fn nothing_is_deleted_in_a_repository() {
+    let restored = Restored::new(|source| {
+        small_tree(source, 8);
+        write(source.join("mine/packs/old"), b"x");
+    });
+    let within = restored.at("mine");
+    fs::remove_dir_all(&within).unwrap();
+    fs::rename(restored.place.path("repository"), &within).unwrap();
+    std::os::unix::fs::symlink(&within, restored.place.path("repository")).unwrap();
+    let options = restored.place.source_into(&restored.target).delete(true);
+    let (summary, warnings) =
+        restore_observed(&restored.place.repository, id(&restored.made), options);
+    assert_eq!((summary.deleted, summary.errors), (0, 0), "{warnings:?}");
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(within.join("packs/old").exists());
+    let elsewhere = restored.place.path("elsewhere");
+    restored.place.restore_source(&restored.made, &elsewhere);
+}
+
+#[test]
+fn a_repository_is_no_target() {
+    let restored = Restored::new(|source| small_tree(source, 8));
+    for below in ["repository", "repository/packs", "repository/packs/new"] {
+        let options = restored.place.source_into(&restored.place.path(below));
+        let snapshot = restored.place.repository.load_snapshot(id(&restored.made));
+        let refused =
+            restored
+                .place
+                .repository
+                .restore(options, id(&restored.made), &snapshot.unwrap());
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("is in a repository"), "{error}");
+    }
+    assert!(!restored.place.path("repository/packs/new").exists());
+}
+
 #[test]
 fn one_that_cannot_be_deleted_holds_up_no_other() {
     let restored = Restored::new(|source| small_tree(source, 8));

@@ -418,12 +418,23 @@ impl<'a> Walker<'a> {
             let text = format!("it is more than {DEPTH_MAX} directories deep");
             return self.missing(path, place, &io::Error::other(text));
         }
-        let fd = match read::open_directory(above.fd.as_fd(), name) {
-            Ok(fd) => fd,
+        let opened = read::open_directory(above.fd.as_fd(), name);
+        let is_closed = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+        let (fd, xattrs) = match opened {
+            Ok(fd) => {
+                let xattrs = read::xattrs(fd.as_fd());
+                (fd, xattrs)
+            }
+            // It only leads to a source.
+            Err(error) if !whole && is_closed(&error) => {
+                match read::open_passage(above.fd.as_fd(), name) {
+                    Ok(fd) => (fd, Ok(Vec::new())),
+                    Err(error) => return self.missing(path, place, &error),
+                }
+            }
             Err(error) => return self.missing(path, place, &error),
         };
         let mut entry = found.entry;
-        let xattrs = read::xattrs(fd.as_fd());
         self.run.set_xattrs(path, &mut entry, xattrs);
         let mut scope = above.scope.clone();
         let mut names = targets.names();

@@ -87,8 +87,14 @@ pub fn warn_of_mount_point(run: &Run, path: &Path) {
     run.repository.progress().warning(path, why);
 }
 
+/// Says that a repository and what is in it stay.
+pub fn warn_of_repository(run: &Run, path: &Path) {
+    let why = "a repository is there, and stays: delete it by hand if it is to go";
+    run.repository.progress().warning(path, why);
+}
+
 /// Whether a directory is a repository, or a target of one: perhaps that which is restored from.
-fn is_repository(directory: BorrowedFd<'_>) -> bool {
+pub fn is_repository(directory: BorrowedFd<'_>) -> bool {
     let kind = |name: &str| file_type(directory, name.as_ref()).ok().flatten();
     let is_directory = |of: ObjectKind| kind(of.name()) == Some(FileType::Directory);
     kind(&Name::CONFIG.path()) == Some(FileType::RegularFile)
@@ -156,8 +162,7 @@ impl Deletion<'_> {
             return Ok(false);
         }
         if is_repository(directory.as_fd()) {
-            let why = "a repository is there, and stays: delete it by hand if it is to go";
-            self.run.repository.progress().warning(below, why);
+            warn_of_repository(self.run, below);
             return Ok(false);
         }
         if depth == DEPTH_MAX {

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -104,6 +104,8 @@ struct Step {
     directory: Option<Directory>,
     /// Something in it is deleted in the end, and only then it gets its attributes.
     waits: bool,
+    /// It is a repository in the target: nothing below it is deleted.
+    is_repository: bool,
 }
 
 impl Step {
@@ -115,8 +117,17 @@ impl Step {
             existed,
             directory: None,
             waits: false,
+            is_repository: false,
         }
     }
+}
+
+/// What is found in a directory of the target that was there before.
+enum Listing {
+    Names(Vec<OsString>),
+    /// Something is mounted there that the backup may have left out.
+    MountPoint,
+    Repository,
 }
 
 struct Planner<'a, 'b> {
@@ -389,24 +400,38 @@ impl Planner<'_, '_> {
         let Some(target) = self.target.as_ref().filter(|_| step.existed) else {
             return;
         };
+        if self.way.iter().any(|step| step.is_repository) {
+            return;
+        }
         // What is mounted there may have been left out because of that.
         let may_be_left_out = entries.is_empty();
         let listed = if step.path.as_os_str().is_empty() {
             let directory = open_directory(target.as_fd(), OsStr::new("."));
-            directory.and_then(|directory| read::list(&directory).map(Some))
+            directory.and_then(|directory| read::list(&directory).map(Listing::Names))
         } else {
             in_directory(target, &step.path, |above, name| {
                 let directory = open_directory(above, name)?;
                 if may_be_left_out && delete::is_mount_point(above, directory.as_fd())? {
-                    return Ok(None);
+                    return Ok(Listing::MountPoint);
                 }
-                read::list(&directory).map(Some)
+                if delete::is_repository(directory.as_fd()) {
+                    return Ok(Listing::Repository);
+                }
+                read::list(&directory).map(Listing::Names)
             })
         };
         let names = match listed {
-            Ok(Some(names)) => names,
-            Ok(None) => {
+            Ok(Listing::Names(names)) => names,
+            Ok(Listing::MountPoint) => {
                 delete::warn_of_mount_point(self.run, &step.path);
+                return;
+            }
+            Ok(Listing::Repository) => {
+                delete::warn_of_repository(self.run, &step.path);
+                self.way
+                    .last_mut()
+                    .expect("the target is a step")
+                    .is_repository = true;
                 return;
             }
             Err(error) => {
@@ -771,6 +796,10 @@ pub fn finish_directories(run: &Run, target: &OwnedFd, directories: &[Directory]
 
 fn finish_directory(run: &Run, target: &OwnedFd, path: &Path, entry: &Entry) {
     let applied = if path.as_os_str().is_empty() {
+        if run.has_failed() {
+            // The next restore goes on, and gives the target its attributes.
+            return;
+        }
         target::mark_finished(target);
         Ok(write::apply(target.as_fd(), entry))
     } else {

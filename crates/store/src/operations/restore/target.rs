@@ -13,6 +13,7 @@ use tabane_files::read::open_directory;
 use tabane_files::write;
 
 use super::RestoreOptions;
+use super::delete::is_repository;
 use tabane_format::{Error, Result};
 
 /// Extended attribute of a target that a restore has made and not yet given its attributes. Where
@@ -41,6 +42,7 @@ pub fn mark_finished(target: &OwnedFd) {
 /// When it cannot be used.
 pub fn open(options: &RestoreOptions, make: bool) -> Result<Option<OwnedFd>> {
     let target = &options.target;
+    refuse_repository(target)?;
     let opened = match &options.within {
         Some(root) => open_within(root, below(root, target)?, make),
         None if make => open_or_make(target),
@@ -69,6 +71,30 @@ pub fn open(options: &RestoreOptions, make: bool) -> Result<Option<OwnedFd>> {
             }
             _ => Error::path("use the target", target)(error),
         }),
+    }
+}
+
+/// Fails if the target is a repository or within one: what is restored there could take the place
+/// of its objects.
+fn refuse_repository(target: &Path) -> Result<()> {
+    let Ok(absolute) = std::path::absolute(target) else {
+        return Ok(());
+    };
+    let mut there = absolute.ancestors();
+    let Some(real) = there.find_map(|path| path.canonicalize().ok()) else {
+        return Ok(());
+    };
+    let is_one = |path: &&Path| {
+        let directory = open_directory(CWD, path.as_os_str());
+        directory.is_ok_and(|directory| is_repository(directory.as_fd()))
+    };
+    match real.ancestors().find(is_one) {
+        None => Ok(()),
+        Some(repository) => Err(Error::WrongKind(format!(
+            "the target {} is in a repository ({}): choose another directory",
+            target.display(),
+            repository.display()
+        ))),
     }
 }
 
