@@ -38,16 +38,16 @@ extended attributes or ACLs alone differ, they come back, and the entry counts a
 A file that an interrupted restore was writing is newer than the snapshot's, and a directory that \
 it made has no attributes yet, so go on with always or if-changed.
 
-A target that is there keeps its own attributes; one that is made gets those of the path. It cannot \
-be in a repository.
+A target that is there keeps its own attributes; one that is made gets those of the path. It \
+cannot be in a repository.
 
 Directories on the way to what matches an --include get their attributes, too, if they differ.
 
 What the snapshot does not have stays, unless --delete is given. That deletes also what the backup \
 or a `rewrite` left out; restore with the same --exclude to keep it. Directories of which the \
 snapshot has only a part, those above the paths that were backed up, lose nothing, nor does a \
-mounted file system of which it has nothing, nor a repository of Tabane. If an entry cannot be restored, or \
-the backup could not read one, nothing is deleted.
+mounted file system of which it has nothing, nor a repository of Tabane. If an entry cannot be \
+restored, or the backup could not read one, nothing is deleted.
 
 Owners and groups are found by their names, where this machine has them; root is always number 0. \
 File flags (immutable, append, nodump) are set last; immutable and append need root's rights. A \

@@ -11,11 +11,12 @@ use tabane_files::beneath::{file_type, in_directory};
 use tabane_files::read::{list, open_directory};
 
 use super::plan;
+use super::repositories::is_repository;
 use super::run::Run;
 use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
 use tabane_format::snapshot::Snapshot;
 use tabane_patterns::{Includes, Selection};
-use tabane_storage::{Name, ObjectKind, Outcome};
+use tabane_storage::Outcome;
 
 /// Something in the target that the snapshot does not have.
 pub struct Surplus {
@@ -91,15 +92,6 @@ pub fn warn_of_mount_point(run: &Run, path: &Path) {
 pub fn warn_of_repository(run: &Run, path: &Path) {
     let why = "a repository is there, and stays: delete it by hand if it is to go";
     run.repository.progress().warning(path, why);
-}
-
-/// Whether a directory is a repository, or a target of one: perhaps that which is restored from.
-pub fn is_repository(directory: BorrowedFd<'_>) -> bool {
-    let kind = |name: &str| file_type(directory, name.as_ref()).ok().flatten();
-    let is_directory = |of: ObjectKind| kind(of.name()) == Some(FileType::Directory);
-    kind(&Name::CONFIG.path()) == Some(FileType::RegularFile)
-        && is_directory(ObjectKind::Pack)
-        && is_directory(ObjectKind::Snapshot)
 }
 
 struct Deletion<'a> {

@@ -11,6 +11,7 @@ mod delete;
 mod files;
 mod options;
 mod plan;
+mod repositories;
 mod run;
 mod target;
 mod there;

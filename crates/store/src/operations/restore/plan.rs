@@ -17,6 +17,7 @@ use tabane_files::write::{self, AttributeError};
 use super::delete::{self, Surplus};
 use super::files::File;
 use super::options::Overwrite;
+use super::repositories::is_repository;
 use super::run::{RestoreSummary, Run};
 use super::{target, there};
 use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
@@ -414,7 +415,7 @@ impl Planner<'_, '_> {
                 if may_be_left_out && delete::is_mount_point(above, directory.as_fd())? {
                     return Ok(Listing::MountPoint);
                 }
-                if delete::is_repository(directory.as_fd()) {
+                if is_repository(directory.as_fd()) {
                     return Ok(Listing::Repository);
                 }
                 read::list(&directory).map(Listing::Names)

@@ -13,7 +13,7 @@ use tabane_files::read::open_directory;
 use tabane_files::write;
 
 use super::RestoreOptions;
-use super::delete::is_repository;
+use super::repositories::is_repository;
 use tabane_format::{Error, Result};
 
 /// Extended attribute of a target that a restore has made and not yet given its attributes. Where
