@@ -37,7 +37,8 @@ What only the removed snapshots needed stays in the repository until it is prune
 later by `tabane prune`.
 
 Snapshots of each write-only key are a group of their own. Those that are dated more than a day \
-from the time at which they were stored stay and count for no rule.
+from the time at which they were stored stay and count for no rule; nor do those count that are \
+marked with --delete-never or --delete-after.
 
 Backups and checks report a snapshot that they have seen and that is gone, unless a command of \
 Tabane has removed it. --lost records it as removed.
