@@ -21,7 +21,7 @@ STRIPED = "crates/striped/src/"
 DEFECTS = [
     ("prune-looks-once", "A prune does not look again after its removal is durable.", "memory",
      STORE + "operations/prune/mod.rs",
-     "                run.copy(&view, &HashSet::new())?;\n",
+     "            run.copy(&view, &HashSet::new())?;\n",
      ""),
     ("prune-ignores-pending", "A prune does not keep what a pending snapshot needs.", "memory",
      STORE + "operations/prune/view.rs",

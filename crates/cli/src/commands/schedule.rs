@@ -122,6 +122,18 @@ impl Install {
                  daily"
             )));
         }
+        let mut environment_files = Vec::new();
+        for file in self.environment_file {
+            let file = std::path::absolute(&file).unwrap_or(file);
+            // What is only written may be for another machine.
+            if self.into.is_none()
+                && let Err(error) = std::fs::File::open(&file)
+            {
+                let path = format::path(&file);
+                return Err(Failure::Usage(format!("cannot read {path}: {error}")));
+            }
+            environment_files.push(file);
+        }
         let sandbox = match (self.no_sandbox, repository.directory) {
             (true, _) => Sandbox::None,
             (false, directory) => {
@@ -138,7 +150,7 @@ impl Install {
             program,
             options: repository.options,
             commands,
-            environment_files: self.environment_file,
+            environment_files,
             sandbox,
         };
         let place = Place::choose(self.with, self.user, self.into).map_err(Failure::Other)?;

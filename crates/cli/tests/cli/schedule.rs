@@ -112,6 +112,8 @@ fn what_cannot_be_scheduled_says_why() {
     }
     install(&["backup", "--at", "noon"]).fails(2, "is no time");
     install(&["backup", "--name", "a/b"]).fails(2, "is no name");
+    let missing = ["install", "--user", "--environment-file", "none", "backup"];
+    schedule(&bed, &missing).fails(2, "none: No such file");
     let mut command = bed.command(["schedule", "install", "--into", &into, "backup"]);
     run(command.env_remove("TABANE_PASSWORD")).fails(2, "a timer cannot type a password");
     assert!(!Path::new(&into).exists());
