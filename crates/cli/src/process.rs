@@ -1,13 +1,15 @@
 //! Settings of the process: limits, signals, panics.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
 use std::process::Child;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process_group, setrlimit};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, getrlimit, kill_process, kill_process_group, setrlimit,
+};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -168,11 +170,29 @@ impl Drop for Group {
     }
 }
 
+/// Ends what this program has started, as far as the system tells.
+fn end_children() {
+    let tasks = fs::read_dir("/proc/self/task")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    for child in children.flat_map(|text| numbers(&text)) {
+        let _ = kill_process(child, Signal::TERM);
+    }
+}
+
+fn numbers(text: &str) -> Vec<Pid> {
+    let numbers = text.split_whitespace().filter_map(|word| word.parse().ok());
+    numbers.filter_map(Pid::from_raw).collect()
+}
+
 /// Ends the program, and says so.
 fn exit_interrupted() {
     if let Some(group) = *lock(&GROUP) {
         let _ = kill_process_group(group, Signal::KILL);
     }
+    end_children();
     if let Ok(mut terminal) = TERMINAL.try_lock()
         && let Some((file, state)) = terminal.take()
     {

@@ -19,8 +19,8 @@ use crate::select::{Selected, Selection};
 #[command(after_help = "\
 Makes a new snapshot of each that has something which matches, or has another host or time; the \
 patterns are those of `tabane backup --exclude`. A snapshot of which nothing would stay is left as \
-it is. Without --forget the old snapshots stay, and the new ones have the tag `rewrite`. Marks stay \
-as they are: --new-time does not move the day of --delete-after.
+it is. Without --forget the old snapshots stay, and the new ones have the tag `rewrite`. Marks \
+stay as they are: --new-time does not move the day of --delete-after.
 
 What was left out stays in the repository until no snapshot needs it and it is pruned.
 

@@ -5,6 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
 
 use tabane_testing::{is_root, not_checked};
 
@@ -262,4 +264,27 @@ fn directories_above_a_source_need_not_be_listed() {
     let letter = ada.join("letter").display().to_string();
     run(&["backup", &letter]);
     assert_eq!(run(&["dump", "latest", &letter]), "dear");
+}
+
+#[test]
+fn a_signal_ends_the_command_whose_output_is_stored() {
+    let bed = Bed::with_repository();
+    let (begun, ended) = (bed.path("begun"), bed.path("ended"));
+    let script = format!(
+        "trap 'touch {}; exit 1' TERM; touch {}; sleep 60 & wait",
+        ended.display(),
+        begun.display()
+    );
+    let mut command = bed.command(["backup", "--stdin-from-command", "--", "sh", "-c", &script]);
+    let mut running = command.stderr(Stdio::null()).spawn().expect("started");
+    let wait_for = |path: &Path| {
+        while !path.exists() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    wait_for(&begun);
+    let pid = rustix::process::Pid::from_child(&running);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("sent");
+    assert_eq!(running.wait().expect("ended").code(), Some(130));
+    wait_for(&ended);
 }
