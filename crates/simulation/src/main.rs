@@ -90,7 +90,7 @@ fn try_seeds(args: &Args, place: PlaceKind, shared: &Shared) -> bool {
                     if seed >= end || failed.lock().expect("no panic").is_some() {
                         return;
                     }
-                    if seed % 100 == 0 {
+                    if seed.is_multiple_of(100) {
                         progress::show(&format!("{place:?}: seed {seed}"));
                     }
                     match run(&Plan::from_seed(seed, place), shared, false) {
