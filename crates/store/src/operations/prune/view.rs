@@ -236,7 +236,7 @@ impl View {
                 continue;
             }
             // The client that commits this snapshot copies missing blocks itself; if it crashed,
-            // nobody needs them.
+            // nobody needs them. To keep what is there only saves it that.
             if let Ok(true) = is_whole(&mut reader, &index, &snapshot.root) {
                 reach.add_snapshot(&mut reader, &index, id, &snapshot.root)?;
             }
