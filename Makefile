@@ -22,8 +22,6 @@
 #   make test-restic  restic's tests of its command line, for tabane: RESTIC=CHECKOUT; needs go
 #   make lint       formatting, clippy and documentation, warnings as errors
 #   make sanitize   the tests of the crate with unsafe code, under AddressSanitizer (x86-64 Linux)
-#   make sanitize-threads  the tests of rings, workers, the offload service and simulated runs, under ThreadSanitizer
-#                   (x86-64 Linux, the component rust-src)
 #   make fuzz       runs one fuzz target for a while: FUZZ=backends SECONDS=60, or FUZZ=stored PARSER=directory
 #                   (x86-64 Linux, needs a C++ compiler)
 #   make bench      measures kernels, the paper's figures, copies and whole backups beside the tools that are installed
@@ -295,13 +293,6 @@ sanitize:
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address $$RUSTFLAGS" $(CARGO) test $(CARGOFLAGS) -p tabane-lanes --lib --tests \
 		--target x86_64-unknown-linux-gnu --target-dir "$$($(TARGET))/sanitize"
 
-# Data races, found by ThreadSanitizer: the standard library must be compiled with it, too (rustup component add rust-src).
-# What C and assembly do is not seen.
-sanitize-threads:
-	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread $$RUSTFLAGS" $(CARGO) test $(CARGOFLAGS) -Zbuild-std \
-		--target x86_64-unknown-linux-gnu --target-dir "$$($(TARGET))/sanitize-threads" --lib --tests \
-		-p tabane-fabric -p tabane-engine -p tabane-offload -p tabane-simulation
-
 # What cargo-fuzz does, without having to install it. Leaks are not looked for: a thread that is about to end looks like one.
 SECONDS = 60
 PARSER =
@@ -438,5 +429,5 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: simulate sanitize-threads dist test-packages test-image arm-tools test-arm test-arm-short test-arm-programs all book guard build documents figures miri models gpu-check fuzz package wheels test test-all test-examples test-python test-page test-databases test-restic test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
+.PHONY: simulate dist test-packages test-image arm-tools test-arm test-arm-short test-arm-programs all book guard build documents figures miri models gpu-check fuzz package wheels test test-all test-examples test-python test-page test-databases test-restic test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
 	uninstall clean
