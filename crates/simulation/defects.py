@@ -39,10 +39,6 @@ DEFECTS = [
      STORE + "operations/commit.rs",
      "Some((old, _)) => self.repository.has(Name::new(ObjectKind::Snapshot, old)),",
      "Some(_) => Ok(true),"),
-    ("index-names-what-is-gone", "A backup does not look whether the packs that it names are still there.", "memory",
-     STORE + "access/writer.rs",
-     "        let removed = self.look_for(&waiting)?;\n",
-     "        let removed = Removed::default();\n"),
     ("index-loses-the-last", "A prune leaves out of a new index object what does not fill it.", "memory",
      STORE + "operations/prune/index_objects.rs",
      "    if !segment.is_empty() {\n        write(&mut segment)?;",
@@ -59,10 +55,6 @@ DEFECTS = [
      STRIPED + "container.rs",
      "(checksum(object, role, row, number, &[payload]) == *found).then_some(payload)",
      "(checksum(object, role, row, number, &[payload]) != [0; 16]).then_some(payload)"),
-    ("refused-counts-as-there", "A put is said to be durable although a target lacks its part for good.", "set",
-     STRIPED + "put.rs",
-     "        matches!(self, Self::New | Self::There)",
-     "        matches!(self, Self::New | Self::There | Self::Down)"),
 ]
 
 
