@@ -287,13 +287,10 @@ fn a_surplus_directory_that_stays_keeps_its_mode() {
     assert_eq!(there.mode() & 0o7777, 0o555);
 }
 
-#[test]
-fn a_repository_is_not_deleted() {
-    let restored = Restored::new(|source| small_tree(source, 8));
-    let within = restored.at("backups/mine");
-    fs::create_dir(restored.at("backups")).unwrap();
-    fs::rename(restored.place.path("repository"), &within).unwrap();
-    std::os::unix::fs::symlink(&within, restored.place.path("repository")).unwrap();
+/// Moves the repository into the target, restores and deletes the surplus: all of it must stay.
+fn assert_repository_stays(restored: &Restored, within: &Path) {
+    fs::rename(restored.place.path("repository"), within).unwrap();
+    std::os::unix::fs::symlink(within, restored.place.path("repository")).unwrap();
     let options = restored.place.source_into(&restored.target).delete(true);
     let (summary, warnings) =
         restore_observed(&restored.place.repository, id(&restored.made), options);
@@ -301,6 +298,14 @@ fn a_repository_is_not_deleted() {
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     let elsewhere = restored.place.path("elsewhere");
     restored.place.restore_source(&restored.made, &elsewhere);
+}
+
+#[test]
+fn a_repository_is_not_deleted() {
+    let restored = Restored::new(|source| small_tree(source, 8));
+    let within = restored.at("backups/mine");
+    fs::create_dir(restored.at("backups")).unwrap();
+    assert_repository_stays(&restored, &within);
 }
 
 /// Not even where the snapshot has a directory of that name.
@@ -312,16 +317,8 @@ fn nothing_is_deleted_in_a_repository() {
     });
     let within = restored.at("mine");
     fs::remove_dir_all(&within).unwrap();
-    fs::rename(restored.place.path("repository"), &within).unwrap();
-    std::os::unix::fs::symlink(&within, restored.place.path("repository")).unwrap();
-    let options = restored.place.source_into(&restored.target).delete(true);
-    let (summary, warnings) =
-        restore_observed(&restored.place.repository, id(&restored.made), options);
-    assert_eq!((summary.deleted, summary.errors), (0, 0), "{warnings:?}");
-    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert_repository_stays(&restored, &within);
     assert!(within.join("packs/old").exists());
-    let elsewhere = restored.place.path("elsewhere");
-    restored.place.restore_source(&restored.made, &elsewhere);
 }
 
 #[test]

@@ -172,6 +172,7 @@ pub fn make(
         };
         with_trees_ahead(&run.repository, &run.index, reader, |trees| {
             let found = find(run, trees, snapshot_id, snapshot)?;
+            target::refuse_repository(&run.options.target)?;
             let target = target::open(&run.options, false)?.map(Arc::new);
             let existed = target.is_some();
             let is_new = target.as_deref().is_none_or(target::is_unfinished);

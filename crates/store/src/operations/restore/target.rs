@@ -42,7 +42,6 @@ pub fn mark_finished(target: &OwnedFd) {
 /// When it cannot be used.
 pub fn open(options: &RestoreOptions, make: bool) -> Result<Option<OwnedFd>> {
     let target = &options.target;
-    refuse_repository(target)?;
     let opened = match &options.within {
         Some(root) => open_within(root, below(root, target)?, make),
         None if make => open_or_make(target),
@@ -76,7 +75,10 @@ pub fn open(options: &RestoreOptions, make: bool) -> Result<Option<OwnedFd>> {
 
 /// Fails if the target is a repository or within one: what is restored there could take the place
 /// of its objects.
-fn refuse_repository(target: &Path) -> Result<()> {
+///
+/// # Errors
+/// [`Error::WrongKind`] in this case.
+pub fn refuse_repository(target: &Path) -> Result<()> {
     let Ok(absolute) = std::path::absolute(target) else {
         return Ok(());
     };
