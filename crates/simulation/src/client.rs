@@ -164,20 +164,30 @@ impl Worker<'_> {
             })
             .collect();
         for &(command, choice) in &self.client().commands {
-            let seen = targets.iter().zip(&counted).map(|(target, counted)| {
-                Arc::new(Target {
-                    storage: Arc::clone(target),
-                    turns: Arc::clone(self.turns),
-                    counted: Arc::clone(counted),
-                    on_their_way: Arc::clone(&self.world.on_their_way),
-                    was_hit: Arc::clone(&was_hit),
-                }) as Arc<dyn Storage>
-            });
-            self.turns
-                .tell(format_args!("client {}: {command:?} {choice}", self.number));
-            let done = self.world.open(seen.collect());
-            let done = done.map_err(|error| Failure::Other(error.to_string()));
-            let done = done.and_then(|opened| self.command(&opened, command, choice));
+            let mut tries = 0;
+            let done = loop {
+                tries += 1;
+                self.turns
+                    .tell(format_args!("client {}: {command:?} {choice}", self.number));
+                let seen = targets.iter().zip(&counted).map(|(target, counted)| {
+                    Arc::new(Target {
+                        storage: Arc::clone(target),
+                        turns: Arc::clone(self.turns),
+                        counted: Arc::clone(counted),
+                        on_their_way: Arc::clone(&self.world.on_their_way),
+                        was_hit: Arc::clone(&was_hit),
+                    }) as Arc<dyn Storage>
+                });
+                let done = self.world.open(seen.collect());
+                let done = done.map_err(|error| Failure::Other(error.to_string()));
+                let done = done.and_then(|opened| self.command(&opened, command, choice));
+                // Of what a prune is deleting, the last part that is there may be a damaged one:
+                // nothing tells it from damage beyond repair, which would still be there later.
+                match done {
+                    Err(Failure::Damaged(_)) if tries < 3 && self.plan.has_damage() => {}
+                    done => break done,
+                }
+            };
             if self.turns.is_dead(self.number) {
                 return Ok(());
             }
@@ -185,8 +195,9 @@ impl Worker<'_> {
                 Ok(()) => {}
                 Err(Failure::Wrong(why)) => return Err(why),
                 Err(Failure::Refused) => lock(self.promises).refused += 1,
-                Err(Failure::Other(_)) if was_hit.load(Ordering::Relaxed) => {}
-                Err(Failure::Other(why)) => {
+                Err(Failure::Damaged(_) | Failure::Other(_)) if was_hit.load(Ordering::Relaxed) => {
+                }
+                Err(Failure::Damaged(why) | Failure::Other(why)) => {
                     return Err(format!("client {}: {command:?}: {why}", self.number));
                 }
             }
@@ -328,6 +339,8 @@ enum Failure {
     Wrong(String),
     /// Somebody was told to try again, as the documentation says.
     Refused,
+    /// An object is damaged.
+    Damaged(String),
     /// Storage has failed, or should not have.
     Other(String),
 }
@@ -339,6 +352,7 @@ impl From<Error> for Failure {
             Error::RemovedMeanwhile | Error::PruneRunning(_) | Error::PruneOvertaken => {
                 Self::Refused
             }
+            Error::Damaged { .. } => Self::Damaged(text),
             _ => Self::Other(text),
         }
     }

@@ -232,6 +232,12 @@ impl Plan {
         faults.any(|fault| matches!(fault, Fault::Death { .. }))
     }
 
+    /// Whether objects are damaged.
+    pub fn has_damage(&self) -> bool {
+        let mut faults = self.faults.iter();
+        faults.any(|fault| matches!(fault, Fault::Damage { .. }))
+    }
+
     /// Whether storage does something else than it was told.
     pub fn has_storage_fault(&self) -> bool {
         let is_other = |fault: &&Fault| !matches!(fault, Fault::Death { .. } | Fault::Day { .. });

@@ -62,7 +62,8 @@ pub struct Failed {
 /// # Errors
 /// When something was wrong.
 pub fn run(plan: &Plan, shared: &Shared, tells: bool) -> Result<Tally, Failed> {
-    let turns = Arc::new(Turns::new(plan.clients.len(), tells));
+    let random = Random::new(plan.seed);
+    let turns = Arc::new(Turns::new(plan.clients.len(), random, plan.row, tells));
     take_turns(plan, shared, &turns).map_err(|why| Failed {
         why,
         operations: turns.told(),
@@ -70,7 +71,7 @@ pub fn run(plan: &Plan, shared: &Shared, tells: bool) -> Result<Tally, Failed> {
 }
 
 fn take_turns(plan: &Plan, shared: &Shared, turns: &Arc<Turns>) -> Result<Tally, String> {
-    let world = World::new(plan.place, &shared.accounts);
+    let world = Arc::new(World::new(plan.place, &shared.accounts));
     let promises = Mutex::new(Promises::default());
     begin(plan, shared, &world, &promises).map_err(|error| format!("before all: {error}"))?;
     for fault in &plan.faults {
@@ -78,8 +79,10 @@ fn take_turns(plan: &Plan, shared: &Shared, turns: &Arc<Turns>) -> Result<Tally,
             turns.dies_at(client, at);
         }
     }
+    let (passing, faults) = (Arc::clone(&world), plan.faults.clone());
+    turns.before_each(Box::new(move |turn, tell| passing.pass(turn, &faults, tell)));
     let (full, write_only) = (full_password(), write_only_password());
-    let (taken, results) = thread::scope(|scope| {
+    let results: Result<Vec<()>, String> = thread::scope(|scope| {
         let workers: Vec<_> = (0..plan.clients.len())
             .map(|number| {
                 let is_write_only = plan.clients[number].is_write_only;
@@ -100,20 +103,16 @@ fn take_turns(plan: &Plan, shared: &Shared, turns: &Arc<Turns>) -> Result<Tally,
                 })
             })
             .collect();
-        let taken = turns.run(&mut Random::new(plan.seed), plan.row, |turn| {
-            world.pass(turn, plan, |what| turns.tell(what));
-        });
-        let results: Result<Vec<()>, String> = workers
+        workers
             .into_iter()
             .map(|worker| worker.join().expect("panics are caught"))
-            .collect();
-        (taken, results)
+            .collect()
     });
     results?;
     world.on_their_way.arrive(u32::MAX);
     judge(plan, &world, &lock(&promises)).map_err(|why| format!("afterwards: {why}"))?;
     Ok(Tally {
-        turns: u64::from(taken),
+        turns: u64::from(turns.count()),
         refused: lock(&promises).refused(),
     })
 }

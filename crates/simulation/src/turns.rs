@@ -6,22 +6,28 @@ use std::sync::{Condvar, Mutex};
 use tabane_storage::sync::lock;
 use tabane_testing::random::Random;
 
+/// What happens before a turn, without any client. It gets the turn's number, and where to tell
+/// what has happened.
+pub type Between = Box<dyn FnMut(u32, &dyn Fn(String)) + Send>;
+
 /// The turns of all clients.
-#[derive(Default)]
 pub struct Turns {
     state: Mutex<State>,
-    /// Somebody waits, has acted or has ended.
-    changed: Condvar,
     /// A client has a turn, by its number.
     granted: Vec<Condvar>,
     /// Every operation in words, if somebody wants to see them.
     told: Option<Mutex<Vec<String>>>,
 }
 
-#[derive(Default)]
 struct State {
     clients: Vec<Waiting>,
     turn: u32,
+    random: Random,
+    /// A client has so many turns one after the other, on average.
+    row: u64,
+    /// Who had the last turn.
+    favourite: usize,
+    between: Between,
 }
 
 /// A client, with operations that wait.
@@ -58,18 +64,27 @@ pub struct Turn {
 }
 
 impl Turns {
-    /// Turns of so many clients; `tells` keeps every operation in words.
-    pub fn new(clients: usize, tells: bool) -> Self {
+    /// Turns of so many clients, `row` one after the other on average; `tells` keeps every
+    /// operation in words. The first comes once every client waits.
+    pub fn new(clients: usize, random: Random, row: u64, tells: bool) -> Self {
         let state = State {
             clients: (0..clients).map(|_| Waiting::default()).collect(),
             turn: 0,
+            random,
+            row,
+            favourite: usize::MAX,
+            between: Box::new(|_, _| ()),
         };
         Self {
             state: Mutex::new(state),
-            changed: Condvar::new(),
             granted: (0..clients).map(|_| Condvar::new()).collect(),
             told: tells.then(Mutex::default),
         }
+    }
+
+    /// Says what happens before each turn. It must not ask for a turn.
+    pub fn before_each(&self, between: Between) {
+        lock(&self.state).between = between;
     }
 
     /// Lets a client die at this operation, or before it.
@@ -83,11 +98,16 @@ impl Turns {
         lock(&self.state).clients[client].is_dead()
     }
 
+    /// How many turns there were.
+    pub fn count(&self) -> u32 {
+        lock(&self.state).turn
+    }
+
     /// Waits for the turn of `client`.
     pub fn begin(&self, client: usize) -> Turn {
         let mut state = lock(&self.state);
         state.clients[client].waiting += 1;
-        self.changed.notify_one();
+        self.go_on(&mut state);
         while state.clients[client].granted == 0 {
             let granted = &self.granted[client];
             state = granted.wait(state).expect("nothing has panicked");
@@ -105,8 +125,38 @@ impl Turns {
 
     /// Ends the turn of `client`.
     pub fn end(&self, client: usize) {
-        lock(&self.state).clients[client].acting = false;
-        self.changed.notify_one();
+        let mut state = lock(&self.state);
+        state.clients[client].acting = false;
+        self.go_on(&mut state);
+    }
+
+    /// A client has ended.
+    pub fn leave(&self, client: usize) {
+        let mut state = lock(&self.state);
+        state.clients[client].ended = true;
+        self.go_on(&mut state);
+    }
+
+    /// Gives the next turn, once every client waits or has ended.
+    fn go_on(&self, state: &mut State) {
+        if state.clients.iter().any(Waiting::is_busy) {
+            return;
+        }
+        let live: Vec<usize> = (0..state.clients.len())
+            .filter(|&client| !state.clients[client].ended)
+            .collect();
+        if live.is_empty() {
+            return;
+        }
+        if state.random.one_in(state.row) || !live.contains(&state.favourite) {
+            state.favourite = live[state.random.below(live.len() as u64) as usize];
+        }
+        state.turn += 1;
+        (state.between)(state.turn, &|what| self.tell(what));
+        let client = &mut state.clients[state.favourite];
+        client.waiting -= 1;
+        client.granted += 1;
+        self.granted[state.favourite].notify_one();
     }
 
     /// Tells what a client, or something else, has done.
@@ -120,38 +170,5 @@ impl Turns {
     pub fn told(&self) -> String {
         let told = self.told.as_ref();
         told.map_or_else(String::new, |told| lock(told).join("\n"))
-    }
-
-    /// A client has ended.
-    pub fn leave(&self, client: usize) {
-        lock(&self.state).clients[client].ended = true;
-        self.changed.notify_one();
-    }
-
-    /// Gives turns until all clients have ended; returns how many. A client has `row` of them one
-    /// after the other, on average. Calls `between` before each turn.
-    pub fn run(&self, random: &mut Random, row: u64, mut between: impl FnMut(u32)) -> u32 {
-        let mut favourite = usize::MAX;
-        let mut state = lock(&self.state);
-        loop {
-            while state.clients.iter().any(Waiting::is_busy) {
-                state = self.changed.wait(state).expect("nothing has panicked");
-            }
-            let live: Vec<usize> = (0..state.clients.len())
-                .filter(|&client| !state.clients[client].ended)
-                .collect();
-            if live.is_empty() {
-                return state.turn;
-            }
-            if random.one_in(row) || !live.contains(&favourite) {
-                favourite = live[random.below(live.len() as u64) as usize];
-            }
-            state.turn += 1;
-            between(state.turn);
-            let client = &mut state.clients[favourite];
-            client.waiting -= 1;
-            client.granted += 1;
-            self.granted[favourite].notify_one();
-        }
     }
 }

@@ -7,7 +7,7 @@ use tabane_storage::{Name, ObjectKind, Result, Storage};
 use tabane_striped::{Place as SetPlace, StripedStorage};
 use tabane_testing::memory::MemoryStorage;
 
-use crate::plan::{Damage, Fault, Place, Plan};
+use crate::plan::{Damage, Fault, Place};
 use crate::server::{Accounts, Served};
 use crate::target::OnTheirWay;
 
@@ -132,9 +132,9 @@ impl World {
     }
 
     /// What happens before a turn without any client.
-    pub fn pass(&self, turn: u32, plan: &Plan, tell: impl Fn(String)) {
+    pub fn pass(&self, turn: u32, faults: &[Fault], tell: impl Fn(String)) {
         self.on_their_way.arrive(turn);
-        for fault in &plan.faults {
+        for fault in faults {
             match *fault {
                 Fault::Day { turn: at } if at == turn => {
                     // Nothing is on its way for a day.
