@@ -80,7 +80,9 @@ fn take_turns(plan: &Plan, shared: &Shared, turns: &Arc<Turns>) -> Result<Tally,
         }
     }
     let (passing, faults) = (Arc::clone(&world), plan.faults.clone());
-    turns.before_each(Box::new(move |turn, tell| passing.pass(turn, &faults, tell)));
+    turns.before_each(Box::new(move |turn, tell| {
+        passing.pass(turn, &faults, tell)
+    }));
     let (full, write_only) = (full_password(), write_only_password());
     let results: Result<Vec<()>, String> = thread::scope(|scope| {
         let workers: Vec<_> = (0..plan.clients.len())
