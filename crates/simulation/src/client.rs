@@ -12,7 +12,7 @@ use tabane_store::backup::{BackupOptions, Parent};
 use tabane_store::prune::{MaxUnused, PruneOptions};
 use tabane_store::restore::RestoreOptions;
 use tabane_store::rewrite::RewriteOptions;
-use tabane_store::{Error, ExcludeOptions, Id, Password, Progress, Repository};
+use tabane_store::{Cache, Error, ExcludeOptions, Id, Password, Progress, Repository};
 use tabane_striped::HealOptions;
 use tabane_testing::random::Random;
 use tabane_testing::scratch;
@@ -141,6 +141,11 @@ impl Worker<'_> {
         &self.plan.clients[self.number]
     }
 
+    /// Whether the storage is behind a network for it, so that it keeps a local cache.
+    fn is_far(&self) -> bool {
+        self.number % 2 == 1
+    }
+
     /// Works until all is done.
     ///
     /// # Errors
@@ -163,6 +168,8 @@ impl Worker<'_> {
                 })
             })
             .collect();
+        let cache = self.is_far().then(scratch);
+        let cache = cache.as_ref().map(TempDir::path);
         for &(command, choice) in &self.client().commands {
             let mut tries = 0;
             let done = loop {
@@ -176,11 +183,21 @@ impl Worker<'_> {
                         counted: Arc::clone(counted),
                         on_their_way: Arc::clone(&self.world.on_their_way),
                         was_hit: Arc::clone(&was_hit),
+                        is_far: self.is_far(),
                     }) as Arc<dyn Storage>
                 });
-                let done = self.world.open(seen.collect());
-                let done = done.map_err(|error| Failure::Other(error.to_string()));
-                let done = done.and_then(|opened| self.command(&opened, command, choice));
+                let seen: Vec<Arc<dyn Storage>> = seen.collect();
+                let done = self.world.open(seen.clone()).map_err(of_storage);
+                let done = done.and_then(|opened| {
+                    let repository = || {
+                        let repository = Repository::open(opened.storage(), self.password)?;
+                        Ok(Arc::new(match cache {
+                            None => repository,
+                            Some(root) => repository.with_cache(Cache::new(root, |_: &str| ())),
+                        }))
+                    };
+                    self.command(&opened, &seen, &repository, command, choice)
+                });
                 // Of what a prune is deleting, the last part that is there may be a damaged one:
                 // nothing tells it from damage beyond repair, which would still be there later.
                 match done {
@@ -220,25 +237,45 @@ impl Worker<'_> {
         faults
     }
 
-    fn command(&self, opened: &Opened, command: Command, choice: u64) -> Result<(), Failure> {
-        let repository = Repository::open(opened.storage(), self.password)?;
-        let repository = Arc::new(repository);
+    fn command(
+        &self,
+        opened: &Opened,
+        seen: &[Arc<dyn Storage>],
+        repository: &dyn Fn() -> Result<Arc<Repository>, Error>,
+        command: Command,
+        choice: u64,
+    ) -> Result<(), Failure> {
+        let change = |old: Option<usize>| match opened {
+            Opened::Single(_) => Ok(()),
+            Opened::Set(set) => match self.world.change(set, seen, old) {
+                // The other target with faults lacks something.
+                Err(error) if error.kind() == StorageErrorKind::TargetNeeded => {
+                    Err(Failure::Refused)
+                }
+                changed => changed.map_err(of_storage),
+            },
+        };
         match command {
-            Command::BackUp => self.back_up(&repository, choice),
+            Command::BackUp => self.back_up(&repository()?, choice),
             Command::ForgetAndPrune => {
+                let repository = repository()?;
                 self.forget(&repository, choice)?;
                 prune(&repository)
             }
-            Command::Prune => prune(&repository),
-            Command::Rewrite => self.rewrite(&repository, choice),
-            Command::Restore => self.restore(&repository, choice),
+            Command::Prune => prune(&repository()?),
+            Command::Rewrite => self.rewrite(&repository()?, choice),
+            Command::Restore => self.restore(&repository()?, choice),
             Command::Heal => match opened {
                 Opened::Single(_) => Ok(()),
                 Opened::Set(set) => {
+                    // It tells the set the secret of its tags.
+                    repository()?;
                     let options = HealOptions::default().read_data(choice.is_multiple_of(2));
                     set.heal(options, &Silent).map(|_| ()).map_err(of_storage)
                 }
             },
+            Command::Grow => change(None),
+            Command::Replace => change(Some(choice as usize)),
         }
     }
 

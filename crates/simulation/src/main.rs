@@ -113,6 +113,7 @@ fn try_seeds(args: &Args, place: PlaceKind, shared: &Shared) -> bool {
                             let mut totals = totals.lock().expect("no panic");
                             totals.turns += tally.turns;
                             totals.refused += tally.refused;
+                            totals.new_targets += tally.new_targets;
                         }
                         Err(error) => {
                             let mut failed = failed.lock().expect("no panic");
@@ -143,11 +144,12 @@ fn try_seeds(args: &Args, place: PlaceKind, shared: &Shared) -> bool {
     let totals = totals.into_inner().expect("no panic");
     println!(
         "{place:?}: seeds {} to {}, {} operations of storage, {} times somebody was told to try \
-         again; nothing is lost ({:.0} s)",
+         again, {} new targets; nothing is lost ({:.0} s)",
         args.first,
         end - 1,
         totals.turns,
         totals.refused,
+        totals.new_targets,
         begun.elapsed().as_secs_f64()
     );
     true

@@ -55,6 +55,10 @@ pub enum Command {
     Restore,
     /// Heals the set.
     Heal,
+    /// Adds a target to the set.
+    Grow,
+    /// Puts an empty target where the one of this number is.
+    Replace,
 }
 
 /// Something that goes wrong. Operations of a client at a target are counted from 0, over all of
@@ -186,13 +190,22 @@ impl Plan {
             clients: clients(&mut random, place, has_writer),
             faults: Vec::new(),
         };
-        plan.faults = match place {
-            Place::Server => death(&mut random, &plan).into_iter().collect(),
+        let mut bad_targets = Vec::new();
+        (plan.faults, bad_targets) = match place {
+            Place::Server => (death(&mut random, &plan).into_iter().collect(), bad_targets),
             Place::Memory | Place::Set(_) => faults(&mut random, &plan),
         };
         for _ in 0..random.below(4) {
             let turn = random.below(TURN_MAX) as u32;
             plan.faults.push(Fault::Day { turn });
+        }
+        if matches!(place, Place::Set(_)) && random.one_in(2) {
+            plan.clients.push(changer(&mut random, &bad_targets));
+            if random.one_in(2) {
+                let client = plan.clients.len() - 1;
+                let at = random.below(100) as u32;
+                plan.faults.push(Fault::Death { client, at });
+            }
         }
         plan
     }
@@ -292,6 +305,22 @@ fn clients(random: &mut Random, place: Place, has_writer: bool) -> Vec<Client> {
         .collect()
 }
 
+/// A client that changes the targets of the set. Only a target that has faults is replaced: until
+/// the heal is over, the new one lacks what the old one had.
+fn changer(random: &mut Random, bad_targets: &[usize]) -> Client {
+    let replaced = bad_targets[random.below(bad_targets.len() as u64) as usize] as u64;
+    let mut commands = vec![(Command::Grow, 0), (Command::Replace, replaced)];
+    if random.one_in(2) {
+        commands.swap(0, 1);
+    }
+    commands.truncate(1 + random.below(2) as usize);
+    commands.insert(1, (Command::Heal, random.below(2)));
+    Client {
+        is_write_only: false,
+        commands,
+    }
+}
+
 /// In half of the runs, the death of a client.
 fn death(random: &mut Random, plan: &Plan) -> Option<Fault> {
     random.one_in(2).then(|| Fault::Death {
@@ -300,9 +329,9 @@ fn death(random: &mut Random, plan: &Plan) -> Option<Fault> {
     })
 }
 
-/// What goes wrong in a run. Only two targets of a set have faults: more, it does not promise to
-/// survive.
-fn faults(random: &mut Random, plan: &Plan) -> Vec<Fault> {
+/// What goes wrong in a run, and at which targets: two of a set, since it does not promise to
+/// survive more.
+fn faults(random: &mut Random, plan: &Plan) -> (Vec<Fault>, Vec<usize>) {
     let mut faults: Vec<Fault> = (0..2).filter_map(|_| death(random, plan)).collect();
     let targets = match plan.place {
         Place::Set(count) => {
@@ -350,5 +379,5 @@ fn faults(random: &mut Random, plan: &Plan) -> Vec<Fault> {
             },
         });
     }
-    faults
+    (faults, targets)
 }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use tabane_storage::sync::lock;
-use tabane_storage::{ObjectKind, Storage};
+use tabane_storage::{Name, ObjectKind, Storage, StorageErrorKind};
 use tabane_store::check::{CheckOptions, ReadData};
 use tabane_store::chunker::Chunking;
 use tabane_store::key::KdfCost;
@@ -16,7 +16,7 @@ use tabane_striped::{HealOptions, HealReport, StripedStorage};
 use tabane_testing::random::Random;
 
 use crate::client::{Promises, Silent, Sources, Worker, backup_options, tight};
-use crate::plan::{Fault, Plan};
+use crate::plan::{Command, Fault, Plan};
 use crate::server::Accounts;
 use crate::turns::Turns;
 use crate::world::{Opened, World};
@@ -35,6 +35,8 @@ pub struct Tally {
     pub turns: u64,
     /// How often somebody was told to try again.
     pub refused: u64,
+    /// Targets that were added or put in place of others.
+    pub new_targets: u64,
 }
 
 /// Longer than any pending object counts.
@@ -116,6 +118,7 @@ fn take_turns(plan: &Plan, shared: &Shared, turns: &Arc<Turns>) -> Result<Tally,
     Ok(Tally {
         turns: u64::from(turns.count()),
         refused: lock(&promises).refused(),
+        new_targets: world.new_targets(),
     })
 }
 
@@ -188,11 +191,25 @@ fn check(opened: &Opened, promises: &Promises, when: &str) -> Result<Arc<Reposit
 fn judge(plan: &Plan, world: &World, promises: &Promises) -> Result<(), String> {
     let open = || world.direct().map_err(|error| error.to_string());
     if let Opened::Set(set) = open()? {
+        end_changes(plan, world, &set)?;
+    }
+    if let Opened::Set(set) = open()? {
         // What a client that died has put on one target alone may be damaged there.
         heal(&set)?;
     } else if !plan.has_death() && !plan.has_storage_fault() {
         // Each that came too late has deleted its objects.
         check(&open()?, promises, "at once")?;
+    }
+    // Storage that puts a snapshot again after its deletion brings it back: who has forgotten it
+    // does so again.
+    for id in promises.forgotten() {
+        let name = Name::new(ObjectKind::Snapshot, *id);
+        if world.on_their_way.was_put(name)
+            && let Err(error) = open()?.storage().delete(name)
+            && error.kind() != StorageErrorKind::NotFound
+        {
+            return Err(format!("a deletion: {error}"));
+        }
     }
     // Nothing needs a human: the next prune removes all leftovers, and a second one the blocks that
     // pending snapshots held. By then these are too old for a client to wait for them.
@@ -233,9 +250,27 @@ fn judge(plan: &Plan, world: &World, promises: &Promises) -> Result<(), String> 
         let count = set.urls().count();
         let first = plan.seed as usize % count;
         let second = (first + 1 + plan.seed as usize / count % (count - 1)) % count;
-        let without = world.without(&[first, second]);
+        let listed = world.listed();
+        let without = world.without(&[listed[first], listed[second]]);
         let without = without.map_err(|error| format!("without two targets: {error}"))?;
         check(&without, promises, "without two targets")?;
+    }
+    Ok(())
+}
+
+/// Who began to change the targets and died does so again, as it was told.
+fn end_changes(plan: &Plan, world: &World, set: &StripedStorage) -> Result<(), String> {
+    let commands = plan.clients.iter().flat_map(|client| &client.commands);
+    for &(command, choice) in commands {
+        let old = match command {
+            Command::Grow => None,
+            Command::Replace => Some(choice as usize),
+            _ => continue,
+        };
+        if world.has_begun(old) {
+            let changed = world.change(set, &world.targets(true), old);
+            changed.map_err(|error| format!("a change of targets, tried again: {error}"))?;
+        }
     }
     Ok(())
 }

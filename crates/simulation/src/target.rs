@@ -1,5 +1,6 @@
 //! A target as one client sees it: it has its turns there, and what goes wrong is its own.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -30,7 +31,11 @@ impl Change {
 
 /// Changes that are still on their way.
 #[derive(Default)]
-pub struct OnTheirWay(Mutex<Vec<Late>>);
+pub struct OnTheirWay {
+    changes: Mutex<Vec<Late>>,
+    /// What was put late, perhaps after somebody had deleted it.
+    was_put: Mutex<BTreeSet<Name>>,
+}
 
 struct Late {
     /// Before which turn it takes effect.
@@ -42,12 +47,20 @@ struct Late {
 impl OnTheirWay {
     /// Lets those take effect whose turn has come.
     pub fn arrive(&self, turn: u32) {
-        let mut all = lock(&self.0);
+        let mut all = lock(&self.changes);
         let arrived: Vec<Late> = all.extract_if(.., |late| late.due <= turn).collect();
         drop(all);
         for late in arrived {
+            if let Change::Put(name, _) = &late.change {
+                lock(&self.was_put).insert(*name);
+            }
             late.change.make(&*late.storage);
         }
+    }
+
+    /// Whether the object was put late, at any target.
+    pub fn was_put(&self, name: Name) -> bool {
+        lock(&self.was_put).contains(&name)
     }
 }
 
@@ -73,6 +86,8 @@ pub struct Target {
     pub on_their_way: Arc<OnTheirWay>,
     /// Whether the client has met a fault.
     pub was_hit: Arc<AtomicBool>,
+    /// Whether it is behind a network for the client.
+    pub is_far: bool,
 }
 
 /// What a dead client hears.
@@ -116,7 +131,7 @@ impl Target {
         let is_put = matches!(change, Some(Change::Put(..)));
         let later = |after: u32, change: Change| {
             let storage = Arc::clone(&self.storage);
-            lock(&self.on_their_way.0).push(Late {
+            lock(&self.on_their_way.changes).push(Late {
                 due: turn + after,
                 storage,
                 change,
@@ -174,6 +189,10 @@ impl Storage for Target {
     /// A single connection, so that the seed decides the order.
     fn connections(&self) -> usize {
         1
+    }
+
+    fn is_far(&self) -> bool {
+        self.is_far
     }
 
     fn create(&self) -> Result<()> {

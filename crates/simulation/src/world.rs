@@ -1,8 +1,9 @@
 //! Where the clients of a run keep their repository, and what happens to it between turns.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tabane_storage::sync::lock;
 use tabane_storage::{Name, ObjectKind, Result, Storage};
 use tabane_striped::{Place as SetPlace, StripedStorage};
 use tabane_testing::memory::MemoryStorage;
@@ -20,7 +21,12 @@ pub struct World {
 
 enum Kind {
     Memory(MemoryStorage),
-    Set(Vec<MemoryStorage>),
+    Set {
+        /// First those of the beginning, then [`SPARES`] more.
+        targets: Vec<MemoryStorage>,
+        /// What the set file says: which of them are targets.
+        listed: Mutex<Vec<usize>>,
+    },
     Server(Box<Served>),
 }
 
@@ -43,6 +49,9 @@ impl Opened {
     }
 }
 
+/// Places that may become targets: one to add, one to put in place of another.
+pub const SPARES: usize = 2;
+
 /// Long enough for any client to count as dead.
 const DAY: Duration = Duration::from_secs(25 * 3600);
 
@@ -53,10 +62,14 @@ impl World {
             Place::Memory => Kind::Memory(MemoryStorage::default()),
             Place::Server => Kind::Server(Box::new(Served::start(accounts))),
             Place::Set(count) => {
-                let targets: Vec<_> = (0..count).map(|_| MemoryStorage::default()).collect();
-                let all = targets.iter().map(|target| Arc::new(target.clone()) as _);
-                StripedStorage::form(places(all.collect()), false).expect("a set is made");
-                Kind::Set(targets)
+                let all = 0..count + SPARES;
+                let targets: Vec<_> = all.map(|_| MemoryStorage::default()).collect();
+                let first = targets[..count].iter().enumerate();
+                let first =
+                    first.map(|(number, target)| set_place(number, Arc::new(target.clone())));
+                StripedStorage::form(first.collect(), false).expect("a set is made");
+                let listed = Mutex::new((0..count).collect());
+                Kind::Set { targets, listed }
             }
         };
         Self {
@@ -65,11 +78,11 @@ impl World {
         }
     }
 
-    /// The targets as a client reaches them; one that does not remove may have no right to.
+    /// The targets as a client reaches them, also spare ones; one that does not remove may have no right to.
     pub fn targets(&self, removes: bool) -> Vec<Arc<dyn Storage>> {
         match &self.place {
             Kind::Memory(storage) => vec![Arc::new(storage.clone())],
-            Kind::Set(targets) => targets
+            Kind::Set { targets, .. } => targets
                 .iter()
                 .map(|target| Arc::new(target.clone()) as _)
                 .collect(),
@@ -77,7 +90,7 @@ impl World {
         }
     }
 
-    /// These targets as one place.
+    /// Those of these targets that the set file lists, as one place.
     ///
     /// # Errors
     /// When too many targets of a set do not answer.
@@ -86,12 +99,69 @@ impl World {
             Kind::Memory(_) | Kind::Server(_) => {
                 Ok(Opened::Single(targets.pop().expect("there is one")))
             }
-            Kind::Set(_) => {
+            Kind::Set { .. } => {
                 let notice = Arc::new(|_: &_| {});
-                let set = StripedStorage::open("a set".to_owned(), places(targets), notice)?;
+                let listed = self.listed().into_iter();
+                let places = listed.map(|number| set_place(number, Arc::clone(&targets[number])));
+                let set = StripedStorage::open("a set".to_owned(), places.collect(), notice)?;
                 Ok(Opened::Set(Arc::new(set)))
             }
         }
+    }
+
+    /// The targets that the set file lists.
+    pub fn listed(&self) -> Vec<usize> {
+        match &self.place {
+            Kind::Set { listed, .. } => lock(listed).clone(),
+            Kind::Memory(_) | Kind::Server(_) => Vec::new(),
+        }
+    }
+
+    /// How many spare targets are in use.
+    pub fn new_targets(&self) -> u64 {
+        let Kind::Set { targets, .. } = &self.place else {
+            return 0;
+        };
+        let first = targets.len() - SPARES;
+        let listed = self.listed().into_iter();
+        listed.filter(|&number| number >= first).count() as u64
+    }
+
+    /// Whether somebody has begun such a change and not written the set file.
+    pub fn has_begun(&self, old: Option<usize>) -> bool {
+        let Kind::Set { targets, listed } = &self.place else {
+            return false;
+        };
+        let new = new_target(targets.len(), old);
+        !lock(listed).contains(&new) && targets[new].stat(Name::TARGET).is_ok()
+    }
+
+    /// Adds a spare target to the set, or puts it where another is, and writes the set file; also
+    /// what somebody has begun and not ended.
+    ///
+    /// # Errors
+    /// As [`StripedStorage::add`] and [`StripedStorage::replace`].
+    pub fn change(
+        &self,
+        set: &StripedStorage,
+        seen: &[Arc<dyn Storage>],
+        old: Option<usize>,
+    ) -> Result<()> {
+        let Kind::Set { targets, listed } = &self.place else {
+            return Ok(());
+        };
+        let new = new_target(targets.len(), old);
+        let is_member = |number: usize| set.urls().any(|known| known == url(number));
+        let place = set_place(new, Arc::clone(&seen[new]));
+        match old {
+            None => set.add(&place)?,
+            Some(old) if !is_member(old) && is_member(new) => {}
+            Some(old) => drop(set.replace(&url(old), &place)?),
+        }
+        let mut listed = lock(listed);
+        listed.retain(|&number| Some(number) != old);
+        listed.push(new);
+        Ok(())
     }
 
     /// The place without anything between.
@@ -126,7 +196,7 @@ impl World {
     pub fn wait(&self, time: Duration) {
         match &self.place {
             Kind::Memory(storage) => storage.wait(time),
-            Kind::Set(targets) => targets.iter().for_each(|target| target.wait(time)),
+            Kind::Set { targets, .. } => targets.iter().for_each(|target| target.wait(time)),
             Kind::Server(served) => served.wait(time),
         }
     }
@@ -148,14 +218,14 @@ impl World {
                     pick,
                     how,
                 } if at == turn => {
-                    if let Kind::Set(targets) = &self.place
+                    if let Kind::Set { targets, .. } = &self.place
                         && let Some(name) = damage(&targets[target], pick, how)
                     {
                         tell(format!("target {target}: {name} is {how:?}"));
                     }
                 }
                 Fault::Emptied { target, turn: at } if at == turn => {
-                    if let Kind::Set(targets) = &self.place {
+                    if let Kind::Set { targets, .. } = &self.place {
                         let target_of = &targets[target];
                         let mut objects = target_of.objects();
                         objects.retain(|name, _| is_own(*name));
@@ -193,11 +263,18 @@ fn damage(target: &MemoryStorage, pick: u64, how: Damage) -> Option<Name> {
     Some(name)
 }
 
-fn places(targets: Vec<Arc<dyn Storage>>) -> Vec<SetPlace> {
-    let targets = targets.into_iter().enumerate();
-    let places = targets.map(|(number, storage)| SetPlace {
-        url: format!("target-{number}"),
+/// The spare target, of all these, to add or to put in place of another.
+fn new_target(count: usize, old: Option<usize>) -> usize {
+    count - if old.is_some() { 1 } else { 2 }
+}
+
+fn url(number: usize) -> String {
+    format!("target-{number}")
+}
+
+fn set_place(number: usize, storage: Arc<dyn Storage>) -> SetPlace {
+    SetPlace {
+        url: url(number),
         storage,
-    });
-    places.collect()
+    }
 }

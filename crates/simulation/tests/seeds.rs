@@ -10,11 +10,14 @@ use tabane_simulation::shrink;
 /// Runs so many seeds; wants that somebody was told to try again.
 fn try_seeds(place: PlaceKind, count: u64) {
     let shared = Shared::default();
-    let mut refused = 0;
+    let (mut refused, mut new_targets) = (0, 0);
     for seed in 0..count {
         let plan = Plan::from_seed(seed, place);
         match run(&plan, &shared, true) {
-            Ok(tally) => refused += tally.refused,
+            Ok(tally) => {
+                refused += tally.refused;
+                new_targets += tally.new_targets;
+            }
             Err(failed) => panic!(
                 "{}\n{place:?}, seed {seed}: {}\n{}",
                 failed.operations,
@@ -25,6 +28,7 @@ fn try_seeds(place: PlaceKind, count: u64) {
     }
     eprintln!("{count} seeds; {refused} times somebody was told to try again");
     assert!(count < 100 || refused > 0, "clients never met");
+    assert!(place != PlaceKind::Set || new_targets > 0);
 }
 
 #[test]
