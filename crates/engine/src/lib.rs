@@ -8,7 +8,14 @@ mod function;
 pub mod gpu;
 mod hasher;
 mod pool;
+#[cfg(test)]
+mod pool_tests;
 mod serial;
+/// What `tests/orders` of the models puts others in the place of, to choose the order of threads.
+mod sync {
+    pub use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+    pub use std::thread;
+}
 pub mod vmac;
 
 pub use algorithm::{Algorithm, KeyRule, UnknownAlgorithm, Withstands};

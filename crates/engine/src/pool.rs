@@ -1,8 +1,9 @@
 //! Pinned workers with a bounded queue.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread::JoinHandle;
+
+use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 type Task<W> = Box<dyn FnOnce(&mut W, &Submitter<W>) + Send>;
 
@@ -64,7 +65,7 @@ impl<W: Send + 'static> Pool<W> {
             .map(|(number, state)| {
                 let submitter = submitter.clone();
                 let processor = pin.then(|| processors[number]);
-                std::thread::Builder::new()
+                thread::Builder::new()
                     .name(format!("worker {number}"))
                     .spawn(move || {
                         if let Some(processor) = processor {
@@ -244,55 +245,3 @@ fn usable_processors() -> Vec<usize> {
 
 #[cfg(not(target_os = "linux"))]
 fn pin_to(_processor: usize) {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    #[test]
-    fn runs_every_task_and_the_tasks_of_tasks() {
-        let done = Arc::new(AtomicUsize::new(0));
-        let pool = Pool::new(vec![0_usize; 3], 2);
-        for _ in 0..100 {
-            let done = Arc::clone(&done);
-            pool.submitter().submit(move |count, submitter| {
-                *count += 1;
-                for _ in 0..5 {
-                    let done = Arc::clone(&done);
-                    submitter.submit_or_run(count, move |count, _| {
-                        *count += 1;
-                        done.fetch_add(1, Ordering::Relaxed);
-                    });
-                }
-            });
-        }
-        let counts = pool.finish();
-        assert_eq!(done.load(Ordering::Relaxed), 500);
-        assert_eq!(counts.iter().sum::<usize>(), 600);
-    }
-
-    #[test]
-    fn the_threads_of_a_dropped_pool_end() {
-        struct Gone(std::sync::mpsc::Sender<()>);
-        impl Drop for Gone {
-            fn drop(&mut self) {
-                let _ = self.0.send(());
-            }
-        }
-        let (sender, ends) = std::sync::mpsc::channel();
-        drop(Pool::new(vec![Gone(sender.clone()), Gone(sender)], 1));
-        assert_eq!(ends.iter().count(), 2);
-    }
-
-    #[test]
-    #[should_panic(expected = "told to")]
-    fn a_panic_reaches_the_caller() {
-        let pool = Pool::new(vec![(), ()], 1);
-        pool.submitter().submit(|(), _| panic!("told to"));
-        for _ in 0..20 {
-            pool.submitter().submit(|(), _| {});
-        }
-        pool.finish();
-    }
-}

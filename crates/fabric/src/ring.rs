@@ -4,10 +4,10 @@ use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::FRAME_SHARE;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// The place of the next frame. Sender and receiver follow the same rule, so that neither has to
 /// tell the other.

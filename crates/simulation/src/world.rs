@@ -78,7 +78,8 @@ impl World {
         }
     }
 
-    /// The targets as a client reaches them, also spare ones; one that does not remove may have no right to.
+    /// The targets as a client reaches them, also spare ones; one that does not remove may have no
+    /// right to.
     pub fn targets(&self, removes: bool) -> Vec<Arc<dyn Storage>> {
         match &self.place {
             Kind::Memory(storage) => vec![Arc::new(storage.clone())],
