@@ -22,6 +22,8 @@
 #   make test-restic  restic's tests of its command line, for tabane: RESTIC=CHECKOUT; needs go
 #   make lint       formatting, clippy and documentation, warnings as errors
 #   make sanitize   the tests of the crate with unsafe code, under AddressSanitizer (x86-64 Linux)
+#   make sanitize-threads  tests of the ring and of the offload service, under ThreadSanitizer (x86-64 Linux, needs
+#                   rustup component add rust-src)
 #   make fuzz       runs one fuzz target for a while: FUZZ=backends SECONDS=60, or FUZZ=stored PARSER=directory
 #                   (x86-64 Linux, needs a C++ compiler)
 #   make bench      measures kernels, the paper's figures, copies and whole backups beside the tools that are installed
@@ -293,6 +295,12 @@ sanitize:
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address $$RUSTFLAGS" $(CARGO) test $(CARGOFLAGS) -p tabane-lanes --lib --tests \
 		--target x86_64-unknown-linux-gnu --target-dir "$$($(TARGET))/sanitize"
 
+# The standard library is built anew, since what it does with locks must be seen too.
+sanitize-threads:
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread $$RUSTFLAGS" $(CARGO) test $(CARGOFLAGS) -Zbuild-std \
+		-p tabane-fabric -p tabane-offload --lib --test endpoints --test tcp \
+		--target x86_64-unknown-linux-gnu --target-dir "$$($(TARGET))/sanitize-threads"
+
 # What cargo-fuzz does, without having to install it. Leaks are not looked for: a thread that is about to end looks like one.
 SECONDS = 60
 PARSER =
@@ -429,5 +437,5 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: simulate dist test-packages test-image arm-tools test-arm test-arm-short test-arm-programs all book guard build documents figures miri models gpu-check fuzz package wheels test test-all test-examples test-python test-page test-databases test-restic test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
+.PHONY: simulate sanitize-threads dist test-packages test-image arm-tools test-arm test-arm-short test-arm-programs all book guard build documents figures miri models gpu-check fuzz package wheels test test-all test-examples test-python test-page test-databases test-restic test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
 	uninstall clean

@@ -17,9 +17,7 @@ impl Vector {
 
     /// Adds another vector, which is the same as subtracting it.
     pub fn add(&mut self, other: &Self) {
-        if self.0.len() < other.0.len() {
-            self.0.resize(other.0.len(), 0);
-        }
+        self.0.resize(self.0.len().max(other.0.len()), 0);
         for (word, other) in self.0.iter_mut().zip(&other.0) {
             *word ^= other;
         }

@@ -121,3 +121,39 @@ fn two_roles_are_too_few() {
         assert_eq!(Layout::new(roles), Err(Error::TooFewRoles(roles)));
     }
 }
+
+#[test]
+fn errors_say_what_is_wrong() {
+    for (error, text) in [
+        (
+            Error::TooFewRoles(2),
+            "2 targets are too few: surviving the loss of two takes at least 3",
+        ),
+        (
+            Error::NoSuchRole { role: 5, roles: 5 },
+            "there is no target 5: 5 targets are numbered 0 to 4",
+        ),
+        (Error::RoleTwice(1), "target 1 is named twice"),
+        (
+            Error::TooManyLost(3),
+            "3 lost targets are too many: any two can be rebuilt, no more",
+        ),
+        (
+            Error::Unrecoverable(vec![4, 7]),
+            "2 cells cannot be recovered from the others",
+        ),
+        (
+            Error::CellCount {
+                given: 3,
+                expected: 20,
+            },
+            "3 buffers given for a stripe of 20 cells",
+        ),
+        (
+            Error::CellLength(6),
+            "the buffer of cell 6 is not as long as the others",
+        ),
+    ] {
+        assert_eq!(error.to_string(), text);
+    }
+}
