@@ -190,11 +190,11 @@ impl Plan {
             clients: clients(&mut random, place, has_writer),
             faults: Vec::new(),
         };
-        let mut bad_targets = Vec::new();
-        (plan.faults, bad_targets) = match place {
-            Place::Server => (death(&mut random, &plan).into_iter().collect(), bad_targets),
+        let (faults, bad_targets) = match place {
+            Place::Server => (death(&mut random, &plan).into_iter().collect(), Vec::new()),
             Place::Memory | Place::Set(_) => faults(&mut random, &plan),
         };
+        plan.faults = faults;
         for _ in 0..random.below(4) {
             let turn = random.below(TURN_MAX) as u32;
             plan.faults.push(Fault::Day { turn });

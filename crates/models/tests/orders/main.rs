@@ -29,7 +29,7 @@ mod ring;
 /// enough to meet a rare order.
 const ORDERS: usize = 10_000;
 
-fn in_all_orders(test: impl Fn() + Send + Sync + Copy + 'static) {
+fn in_many_orders(test: impl Fn() + Send + Sync + Copy + 'static) {
     shuttle::check_random(test, ORDERS / 2);
     shuttle::check_pct(test, ORDERS / 2, 3);
 }

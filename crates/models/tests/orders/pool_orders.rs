@@ -4,7 +4,7 @@ use shuttle::sync::Arc;
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
 use shuttle::thread;
 
-use crate::in_all_orders;
+use crate::in_many_orders;
 use crate::pool::Pool;
 
 /// A task that counts itself, and submits one more.
@@ -22,7 +22,7 @@ fn submit_two(pool: &Pool<usize>, done: &Arc<AtomicUsize>) {
 /// Nobody waits for ever, neither producers nor workers, and no task is lost.
 #[test]
 fn every_task_is_run() {
-    in_all_orders(|| {
+    in_many_orders(|| {
         let done = Arc::new(AtomicUsize::new(0));
         let pool = Arc::new(Pool::new(vec![0; 2], 1));
         let producers: Vec<_> = (0..2)
@@ -43,7 +43,7 @@ fn every_task_is_run() {
 /// Threads of a pool that was dropped end: the scheduler would say that they wait for ever.
 #[test]
 fn the_threads_of_a_dropped_pool_end() {
-    in_all_orders(|| {
+    in_many_orders(|| {
         let pool = Pool::new(vec![0; 2], 2);
         let done = Arc::new(AtomicUsize::new(0));
         submit_two(&pool, &done);
