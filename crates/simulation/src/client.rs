@@ -141,9 +141,10 @@ impl Worker<'_> {
         &self.plan.clients[self.number]
     }
 
-    /// Whether the storage is behind a network for it, so that it keeps a local cache.
+    /// Whether the storage is behind a network for it, so that it keeps a local cache: the seed
+    /// decides, or each kind of client would always be near, or always far.
     fn is_far(&self) -> bool {
-        self.number % 2 == 1
+        self.plan.seed >> self.number & 1 == 1
     }
 
     /// Works until all is done.
