@@ -212,9 +212,10 @@ fn judge(plan: &Plan, world: &World, promises: &Promises) -> Result<(), String> 
         }
     }
     // Nothing needs a human: the next prune removes all leftovers, and a second one the blocks that
-    // pending snapshots held. By then these are too old for a client to wait for them.
-    world.wait(MONTH);
+    // pending snapshots held. By then these are too old for a client to wait for them, and a copy
+    // that the first made of what it then found to be elsewhere is not young any more.
     for _ in 0..2 {
+        world.wait(MONTH);
         let repository = Repository::open(open()?.storage(), &full_password());
         let pruned = repository.map(Arc::new).and_then(|repository| {
             repository.plan_prune(tight())?.execute()?;
