@@ -52,7 +52,7 @@ pub struct Hooks {
         default_value = "10m",
         hide_short_help = true
     )]
-    #[arg(value_parser = format::parse_duration)]
+    #[arg(value_parser = parse_timeout)]
     hook_timeout: Duration,
     /// Tell a monitor such as Healthchecks: URL/start at the beginning, URL/EXIT_CODE in the end
     ///
@@ -294,6 +294,15 @@ impl Hooks {
             let url = format!("{}/{what}{query}", path.trim_end_matches('/'));
             tell("--ping", &url, body, "text/plain; charset=utf-8");
         }
+    }
+}
+
+fn parse_timeout(text: &str) -> std::result::Result<Duration, String> {
+    match format::parse_duration(text)? {
+        Duration::ZERO => {
+            Err("it takes some time: 10m, or 365d for as good as no limit".to_owned())
+        }
+        timeout => Ok(timeout),
     }
 }
 

@@ -28,7 +28,11 @@ pub struct MetricsFile {
     metrics_file: Option<PathBuf>,
 }
 
+/// The metric that outlives runs that fail.
+const LAST_SUCCESS: &str = "last_success_time_seconds";
+
 /// Metrics of one run of a command, as text.
+#[derive(Clone)]
 pub struct Metrics {
     /// The command, which is in the metrics' names.
     command: &'static str,
@@ -62,34 +66,31 @@ impl MetricsFile {
         if self.metrics_file.is_some() {
             process::end_after_signals();
         }
+        let path = self.metrics_file.as_ref().filter(|_| !dry_run);
+        let before = path.and_then(|path| metrics.before(path, LAST_SUCCESS));
+        let mut written = None;
         let result = hooks.around(command, || {
-            let result = run(&mut metrics);
+            let mut result = run(&mut metrics);
+            if let Some(path) = path {
+                // Before the last hooks, which hear of it if it fails.
+                written = Some(exit_of(&result));
+                let done = metrics.write(path, exit_of(&result), start, before);
+                // The command's own error takes precedence.
+                result = result.and_then(|exit| done.map(|()| exit));
+            }
             (result, std::mem::take(&mut metrics.sentence))
         });
-        let Some(path) = self.metrics_file.as_ref().filter(|_| !dry_run) else {
+        let Some(path) = path.filter(|_| written != Some(exit_of(&result))) else {
             return result;
         };
-        let exit = result.as_ref().map_or_else(Failure::exit, |&exit| exit);
-        let now = Timestamp::now().as_second();
-        metrics.gauge("exit_code", "Exit code of the latest run.", exit as u8);
-        metrics.gauge("end_time_seconds", "When the latest run ended.", now);
-        let seconds = start.elapsed().as_secs_f64();
-        metrics.gauge("duration_seconds", "How long the latest run took.", seconds);
-        let succeeded = match exit {
-            Exit::Success => Some(now),
-            _ => metrics.before(path, "last_success_time_seconds"),
-        };
-        if let Some(time) = succeeded {
-            let help = "When a run last ended with exit code 0.";
-            metrics.gauge("last_success_time_seconds", help, time);
-        }
-        let written = replace(path, &metrics.text).map_err(|error| {
-            let path = format::path(path);
-            Failure::Other(format!("cannot write metrics to {path}: {error}"))
-        });
-        // The command's own error takes precedence.
-        result.and_then(|exit| written.map(|()| exit))
+        // A hook failed, or the file cannot be written.
+        let done = metrics.write(path, exit_of(&result), start, before);
+        result.and_then(|exit| done.map(|()| exit))
     }
+}
+
+fn exit_of(result: &Result<Exit>) -> Exit {
+    result.as_ref().map_or_else(Failure::exit, |&exit| exit)
 }
 
 impl Metrics {
@@ -119,6 +120,32 @@ impl Metrics {
             text: String::new(),
             sentence: String::new(),
         }
+    }
+
+    /// Writes the file, with the exit code and the times of the run, and of the last one before
+    /// that succeeded.
+    fn write(&self, path: &Path, exit: Exit, start: Instant, before: Option<i64>) -> Result<()> {
+        let mut all = self.clone();
+        let now = Timestamp::now().as_second();
+        all.gauge("exit_code", "Exit code of the latest run.", exit as u8);
+        all.gauge("end_time_seconds", "When the latest run ended.", now);
+        let seconds = start.elapsed().as_secs_f64();
+        all.gauge("duration_seconds", "How long the latest run took.", seconds);
+        let succeeded = match exit {
+            Exit::Success => Some(now),
+            _ => before,
+        };
+        if let Some(time) = succeeded {
+            all.gauge(
+                LAST_SUCCESS,
+                "When a run last ended with exit code 0.",
+                time,
+            );
+        }
+        replace(path, &all.text).map_err(|error| {
+            let path = format::path(path);
+            Failure::Other(format!("cannot write metrics to {path}: {error}"))
+        })
     }
 
     /// Says why the exit code is not 0 although the command did its work.

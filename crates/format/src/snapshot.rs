@@ -215,9 +215,10 @@ pub fn split_tags(list: &str) -> Vec<String> {
         .collect()
 }
 
-/// Whether a snapshot has all of these tags.
+/// Whether a snapshot has all of these tags. Older programs stored some with space around them.
 pub fn has_tags(snapshot: &Snapshot, tags: &[String]) -> bool {
-    tags.iter().all(|tag| snapshot.tags.contains(tag))
+    let has = |tag: &String| snapshot.tags.iter().any(|own| own.trim() == tag);
+    tags.iter().all(has)
 }
 
 /// How a path is written in a snapshot's list of paths.

@@ -279,6 +279,58 @@ fn what_the_source_has_lost_is_named_and_the_rest_is_imported() {
 }
 
 #[test]
+fn damaged_and_missing_segments_leave_the_others() {
+    if !has_borg() {
+        return;
+    }
+    let bed = Bed::new("repokey");
+    let source = bed.path("source");
+    change(&source, 0);
+    bed.create("one", &[]);
+    change(&source, 1);
+    bed.create("two", &[]);
+    let damage = || {
+        let all = bed.open().expect("opened").snapshots().expect("listed");
+        (all.snapshots.len(), all.damaged.len())
+    };
+    assert_eq!(damage(), (2, 0));
+    let mut segments: Vec<PathBuf> = fs::read_dir(bed.path("repository/data/0"))
+        .expect("listed")
+        .map(|file| file.expect("listed").path())
+        .collect();
+    let number = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u64>().ok();
+    segments.sort_by_key(number);
+    let last = segments.last().expect("a segment").clone();
+    // A program that was killed leaves an empty one.
+    let empty = last.with_file_name((number(&last).expect("a number") + 1).to_string());
+    fs::write(&empty, []).expect("written");
+    assert_eq!(damage(), (2, 0));
+    fs::remove_file(&empty).expect("removed");
+    let mut found = 0;
+    for segment in &segments {
+        let sound = fs::read(segment).expect("read");
+        fs::write(segment, b"no segment").expect("written");
+        if let Ok(borg) = bed.open() {
+            let all = borg.snapshots().expect("listed");
+            assert!(!all.damaged.is_empty(), "{}", segment.display());
+            let (_, warnings) = bed.import(&bed.target());
+            let is_less = all.snapshots.len() < 2;
+            found += usize::from(is_less || !warnings.is_empty());
+            fs::remove_dir_all(bed.path("tabane")).expect("removed");
+        }
+        fs::write(segment, sound).expect("written");
+    }
+    assert!(found > 0);
+    assert_eq!(damage(), (2, 0));
+    // Without the last commit the archive before is there, and somebody hears of it.
+    let sound = fs::read(&last).expect("read");
+    fs::remove_file(&last).expect("removed");
+    let (archives, damaged) = damage();
+    assert!(archives < 2 && damaged == 1, "{archives} {damaged}");
+    fs::write(&last, sound).expect("written");
+}
+
+#[test]
 fn what_is_no_repository_is_told_apart_from_a_wrong_passphrase() {
     if !has_borg() {
         return;

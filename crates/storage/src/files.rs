@@ -32,8 +32,8 @@ pub trait Files: Send + Sync {
     /// [`PastEnd`](crate::StorageErrorKind::PastEnd) when the file ends before the range does.
     fn read(&self, path: &str, range: Option<Range<u64>>) -> Result<Vec<u8>>;
 
-    /// The files at any depth below `folder`, with their lengths in bytes, sorted by path. A
-    /// missing folder is empty.
+    /// The files at any depth below `folder`, or below all, with their lengths in bytes, sorted by
+    /// path. A missing folder is empty.
     ///
     /// # Errors
     /// When the place cannot be read.
@@ -66,7 +66,10 @@ impl Files for LocalFiles {
                 let Ok(name) = entry.file_name().into_string() else {
                     continue;
                 };
-                let path = format!("{folder}/{name}");
+                let path = match folder.as_str() {
+                    "" => name,
+                    folder => format!("{folder}/{name}"),
+                };
                 let metadata = fs::metadata(entry.path())?;
                 if metadata.is_dir() {
                     folders.push(path);

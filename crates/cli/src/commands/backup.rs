@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tabane_storage::Id;
 use tabane_store::backup::{self, BackupOptions, Parent, Source, resolve};
 use tabane_store::compress::Compression;
-use tabane_store::snapshot::{GroupBy, Summary};
+use tabane_store::snapshot::{GroupBy, Summary, split_tags};
 use tabane_store::{Error, ExcludeOptions, Repository};
 
 use crate::advice;
@@ -224,12 +224,7 @@ pub struct Backup {
     ignore_file: Vec<String>,
 
     /// Tag the snapshot (repeatable, or separated by commas)
-    #[arg(
-        long,
-        value_name = "TAG",
-        value_delimiter = ',',
-        help_heading = "About the snapshot"
-    )]
+    #[arg(long, value_name = "TAG[,TAG…]", help_heading = "About the snapshot")]
     tag: Vec<String>,
     /// What the snapshot is for, in words
     #[arg(long, value_name = "TEXT", help_heading = "About the snapshot", hide_short_help = true)]
@@ -468,7 +463,7 @@ impl Backup {
             .dry_run(self.dry_run)
             .compression(self.compression)
             .verify(!self.no_extra_verify)
-            .tags(self.tag.into_iter().filter(|tag| !tag.is_empty()))
+            .tags(self.tag.iter().flat_map(|list| split_tags(list)))
             .description(self.description)
             .retention(self.retention.of(self.time.unwrap_or_else(Timestamp::now)))
             .time(self.time);

@@ -3,6 +3,8 @@
 use clap::Args;
 use serde_json::json;
 
+use tabane_store::snapshot::split_tags;
+
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
@@ -26,8 +28,8 @@ pub struct Merge {
     /// These (an ID, its beginning, or latest)
     #[arg(value_name = "SNAPSHOT")]
     snapshots: Vec<String>,
-    /// Give the new one this tag, beside those of the others (repeatable)
-    #[arg(long = "add-tag", value_name = "TAG", value_delimiter = ',')]
+    /// Give the new one these tags, beside those of the others (repeatable)
+    #[arg(long = "add-tag", value_name = "TAG[,TAG…]")]
     add_tag: Vec<String>,
     /// Remove the snapshots that were merged
     #[arg(long)]
@@ -53,7 +55,9 @@ impl Merge {
         }
         let repository = global.open()?;
         let Selected { snapshots, exit } = self.selection.list(&repository, &self.snapshots)?;
-        let (id, merged) = repository.merge(&snapshots, &self.add_tag, self.dry_run)?;
+        let tags = self.add_tag.iter().flat_map(|list| split_tags(list));
+        let tags: Vec<String> = tags.collect();
+        let (id, merged) = repository.merge(&snapshots, &tags, self.dry_run)?;
         if self.delete && id.is_some() {
             for (old, snapshot) in snapshots.iter().filter(|(old, _)| Some(*old) != id) {
                 if !is_never_removed(*old, snapshot) {

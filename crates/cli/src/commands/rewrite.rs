@@ -73,6 +73,7 @@ pub struct Rewrite {
     include_file: Vec<PathBuf>,
     /// Give the snapshots this host
     #[arg(long, value_name = "HOST", group = "excludes")]
+    #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
     new_host: Option<String>,
     /// Give the snapshots this time: 2026-01-02 15:04:05 (local), RFC 3339, or now
     #[arg(long, value_name = "TIME", value_parser = format::parse_time, group = "excludes")]

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
-use crate::output::{Output, print_json};
+use crate::output::{Output, print_json, warn};
 use crate::schedule::{Job, Keeper, Place, Sandbox, When, installed, lines_of, split};
 
 /// Start commands at set times, with systemd or cron
@@ -154,7 +154,16 @@ impl Install {
             sandbox,
         };
         let place = Place::choose(self.with, self.user, self.into).map_err(Failure::Other)?;
-        let written = place.install(&job).map_err(Failure::Other)?;
+        let (written, before) = place.install(&job).map_err(Failure::Other)?;
+        let after = place.commands_of(&job.name);
+        let replaced: Vec<&String> = before.iter().filter(|old| !after.contains(old)).collect();
+        for old in &replaced {
+            warn(format!(
+                "{} ran this before and does not any more: {old}; give each job a --name of its \
+                 own to have both",
+                job.name
+            ));
+        }
         if global.json {
             let files: Vec<String> = written.iter().map(|path| format::path(path)).collect();
             print_json(&json!({

@@ -116,11 +116,11 @@ impl Tag {
             Vec::new()
         };
         for tag in added {
-            if !changed.contains(&tag) {
+            if !changed.iter().any(|own| own.trim() == tag) {
                 changed.push(tag);
             }
         }
-        changed.retain(|tag| !removed.contains(tag));
+        changed.retain(|tag| !removed.iter().any(|removed| removed == tag.trim()));
         changed
     }
 }

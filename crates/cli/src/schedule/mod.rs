@@ -140,7 +140,8 @@ impl Place {
     ///
     /// # Errors
     /// When files cannot be written or the keeper refuses.
-    pub fn install(&self, job: &Job) -> Result<Vec<PathBuf>> {
+    pub fn install(&self, job: &Job) -> Result<(Vec<PathBuf>, Vec<String>)> {
+        let replaced = self.commands_of(&job.name);
         let files = match self.keeper {
             Keeper::Systemd => systemd::files(job, self.is_user),
             Keeper::Cron => vec![cron::file(job)],
@@ -162,7 +163,21 @@ impl Place {
             self.systemctl(&["daemon-reload"])?;
             self.systemctl(&["enable", "--now", &systemd::timer(&job.name)])?;
         }
-        Ok(written)
+        Ok((written, replaced))
+    }
+
+    /// The commands of the job of this name that is installed here.
+    pub fn commands_of(&self, name: &str) -> Vec<String> {
+        let file = match self.keeper {
+            Keeper::Systemd => systemd::timer(name),
+            Keeper::Cron => format!("tabane-{name}"),
+        };
+        let text = fs::read_to_string(self.directory.join(&file)).unwrap_or_default();
+        let read = match self.keeper {
+            Keeper::Systemd => systemd::read(&self.directory, &file, &text),
+            Keeper::Cron => cron::read(&file, &text),
+        };
+        read.map(|(_, _, commands)| commands).unwrap_or_default()
     }
 
     fn systemctl(&self, args: &[&str]) -> Result<()> {

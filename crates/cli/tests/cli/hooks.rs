@@ -116,6 +116,41 @@ fn a_hook_that_fails_or_hangs_is_told() {
 }
 
 #[test]
+fn hooks_hear_that_metrics_cannot_be_written() {
+    let bed = Bed::with_repository();
+    let (after, failed) = (note(&bed, "after"), note(&bed, "failed"));
+    let hooks = ["--run-after", &after, "--run-failed", &failed];
+    let file = ["--metrics-file", "/nowhere/at/all"];
+    let ran = bed.backup(&[&hooks[..], &file].concat());
+    assert_eq!(ran.code, Some(1));
+    assert!(
+        ran.stderr.contains("cannot write metrics"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(log(&bed), "failed backup 1\n");
+    // A hook behind the run fails it, and the metrics say so, and when a run last succeeded.
+    let file = bed.path("metrics").display().to_string();
+    bed.backup(&["--metrics-file", &file]).succeeds();
+    let gauge = |name: &str| {
+        let text = fs::read_to_string(&file).expect("written");
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(&format!("tabane_backup_{name}")));
+        let value = line.expect("a gauge").rsplit(' ').next();
+        value.expect("a value").to_owned()
+    };
+    let time = gauge("last_success_time_seconds");
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    bed.backup(&["--metrics-file", &file, "--run-after", "exit 4"])
+        .fails(1, "--run-after");
+    assert_eq!(gauge("exit_code"), "1");
+    assert_eq!(gauge("last_success_time_seconds"), time);
+    bed.backup(&["--hook-timeout", "0s"])
+        .fails(2, "it takes some time");
+}
+
+#[test]
 fn a_signal_does_not_silence_hooks() {
     let bed = Bed::with_repository();
     let source = bed.source().display().to_string();

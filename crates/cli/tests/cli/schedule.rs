@@ -39,6 +39,20 @@ fn a_path_from_here_is_refused() {
 }
 
 #[test]
+fn a_job_that_is_replaced_is_named() {
+    let bed = Bed::new();
+    let install = ["install", "--with", "systemd", "--user", "--name", "daily"];
+    let install = |commands: &[&str]| schedule(&bed, &[&install[..], commands].concat());
+    install(&["backup", "forget --keep-last 3"]).succeeds();
+    install(&["backup", "forget --keep-last 3"]).succeeds();
+    let ran = install(&["forget --keep-last 3", "check"]);
+    assert_eq!(ran.code, Some(0));
+    let told = ran.stderr;
+    assert_eq!(told.matches("does not any more").count(), 1, "{told}");
+    assert!(told.contains(" backup; give each job"), "{told}");
+}
+
+#[test]
 fn a_timer_of_systemd_is_installed_listed_and_removed() {
     let bed = Bed::new();
     let install = ["install", "--with", "systemd", "--user", "--at", "sun 2:30"];
@@ -81,7 +95,8 @@ fn a_timer_of_systemd_is_installed_listed_and_removed() {
     );
     // Again: it is written anew.
     let name = ["--name", "nightly"];
-    schedule(&bed, &[&install[..], &name, &commands[..1]].concat()).succeeds();
+    let ran = schedule(&bed, &[&install[..], &name, &commands[..1]].concat());
+    assert_eq!(ran.code, Some(0));
     schedule(&bed, &["remove", "nightly"]).succeeds();
     assert_eq!(fs::read_dir(&units).expect("listed").count(), 0);
     schedule(&bed, &["remove", "nightly"]).fails(1, "schedule list");

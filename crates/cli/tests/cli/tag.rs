@@ -55,3 +55,55 @@ fn tags_are_set_added_and_removed() {
         .fails(2, "cannot be used with");
     bed.run(["check", "--read-data"]).succeeds();
 }
+
+#[test]
+fn spaces_around_tags_are_no_part_of_them() {
+    let bed = Bed::with_repository();
+    bed.backup(&["--tag", "daily, laptop ", "--tag", " x"])
+        .succeeds();
+    let tags = || bed.run(["snapshots", "--json"]).succeeds().last_json()[0]["tags"].clone();
+    assert_eq!(tags(), json!(["daily", "laptop", "x"]));
+    for tag in ["laptop", " laptop", "daily,laptop", "x , daily"] {
+        let found = bed
+            .run(["snapshots", "--json", "--tag", tag])
+            .succeeds()
+            .last_json();
+        assert_eq!(found.as_array().expect("an array").len(), 1, "{tag}");
+    }
+    bed.backup(&[]).succeeds();
+    let kept = bed.run([
+        "forget",
+        "--keep-last",
+        "1",
+        "--keep-tag",
+        "laptop",
+        "--group-by",
+        "host",
+    ]);
+    kept.succeeds();
+    assert_eq!(tags(), json!(["daily", "laptop", "x"]));
+    bed.run(["tag", "--remove", " laptop", "--tag", "daily"])
+        .succeeds();
+    assert_eq!(tags(), json!(["daily", "x"]));
+    // One snapshot alone is nothing to merge.
+    bed.run(["merge", "latest", "latest"])
+        .fails(1, "nothing to merge");
+    bed.run([
+        "merge",
+        "--host",
+        &hostname(&bed),
+        "--add-tag",
+        "all, of it",
+    ])
+    .succeeds();
+    let found = bed
+        .run(["snapshots", "--json", "--tag", "all,of it"])
+        .succeeds()
+        .last_json();
+    assert_eq!(found.as_array().expect("an array").len(), 1);
+}
+
+fn hostname(bed: &Bed) -> String {
+    let all = bed.run(["snapshots", "--json"]).succeeds().last_json();
+    all[0]["hostname"].as_str().expect("text").to_owned()
+}

@@ -159,15 +159,18 @@ impl Borg {
         self.chunks.files.location()
     }
 
-    /// All archives, oldest first, without their roots and paths. The name of an archive is a tag,
-    /// its comment a description.
+    /// All archives, oldest first, without their roots and paths, and what of the repository is
+    /// damaged. The name of an archive is a tag, its comment a description.
     ///
     /// # Errors
     /// When the place fails.
     pub fn snapshots(&self) -> Result<Listing> {
         let archives = self.manifest.map("archives").iter();
+        let damage = self.chunks.segments.damage().iter();
+        let damage = damage.map(|(path, why)| Ok(Err(Error::damaged(path, why))));
         archives
             .map(|(name, archive)| self.snapshot(name, archive))
+            .chain(damage)
             .collect()
     }
 

@@ -26,6 +26,8 @@ pub struct Segments {
     places: HashMap<Id, Place>,
     /// Paths of segments, by the number in places.
     paths: Vec<String>,
+    /// What is damaged or missing: the path, and why.
+    damage: Vec<(String, String)>,
 }
 
 /// What an entry does.
@@ -35,30 +37,60 @@ enum Change {
 }
 
 impl Segments {
-    /// Reads the heads of all entries, up to the last commit.
+    /// Reads the heads of all entries, up to the last commit. What a damaged segment has behind the
+    /// damage is passed over.
     ///
     /// # Errors
-    /// When the place fails, or a segment is no such log.
+    /// When the place fails.
     pub fn read(files: &dyn Files) -> Result<Self> {
         let mut listed: Vec<(u64, String, u64)> = Vec::new();
-        for (path, len) in files.list("data").map_err(Error::storage("data"))? {
-            let number = path.rsplit('/').next().and_then(|name| name.parse().ok());
-            listed.extend(number.map(|number| (number, path, len)));
+        // Beside the segments is an index of what the last transaction left, with its number.
+        let mut indexes = Vec::new();
+        for (path, len) in files.list("").map_err(Error::storage("the repository"))? {
+            let number = |text: &str| text.parse::<u64>().ok();
+            if let Some(segment) = path.strip_prefix("data/") {
+                let number = segment.rsplit('/').next().and_then(number);
+                listed.extend(number.map(|number| (number, path.clone(), len)));
+            } else if let Some(number) = path.strip_prefix("index.").and_then(number) {
+                indexes.push((number, path));
+            }
         }
         listed.sort();
         let mut segments = Self::default();
         let mut changes = Vec::new();
-        for (_, path, len) in listed {
+        let mut last_commit = 0;
+        for (number, path, len) in listed {
             let file = segments.paths.len() as u32;
-            scan(files, &path, len, file, |tag, id, place| match tag {
+            let scanned = scan(files, &path, len, file, |tag, id, place| match tag {
                 PUT => changes.push(Change::Put(id, place)),
                 DELETE => changes.push(Change::Delete(id)),
                 // What comes behind the last one was never finished.
-                _ => changes.drain(..).for_each(|change| segments.apply(change)),
-            })?;
+                _ => {
+                    changes.drain(..).for_each(|change| segments.apply(change));
+                    last_commit = number;
+                }
+            });
+            match scanned {
+                // A program that was killed leaves an empty one.
+                Err(Error::Damaged { .. }) if len == 0 => {}
+                Err(Error::Damaged { what, why }) => segments.damage.push((what, why)),
+                scanned => scanned?,
+            }
             segments.paths.push(path);
         }
+        let later = indexes
+            .into_iter()
+            .filter(|(number, _)| *number > last_commit);
+        for (_, path) in later {
+            let why = "it says that something was added later, whose segment is not there";
+            segments.damage.push((path, why.to_owned()));
+        }
         Ok(segments)
+    }
+
+    /// What is damaged or missing: the path, and why.
+    pub fn damage(&self) -> &[(String, String)] {
+        &self.damage
     }
 
     fn apply(&mut self, change: Change) {

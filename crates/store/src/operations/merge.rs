@@ -27,7 +27,7 @@ impl Repository {
     /// are those of all, and `tags`. Returns its ID; nothing in a dry run.
     ///
     /// # Errors
-    /// [`Error::Invalid`] without snapshots; damage; when the storage fails.
+    /// [`Error::Invalid`] with fewer than two snapshots; damage; when the storage fails.
     pub fn merge(
         &self,
         snapshots: &[(Id, Snapshot)],
@@ -35,8 +35,13 @@ impl Repository {
         dry_run: bool,
     ) -> Result<(Option<Id>, Snapshot)> {
         let start = Timestamp::now();
-        if snapshots.is_empty() {
-            return Err(Error::Invalid("there is no snapshot to merge".to_owned()));
+        let different: BTreeSet<&Id> = snapshots.iter().map(|(id, _)| id).collect();
+        if different.len() < 2 {
+            let text = match different.len() {
+                0 => "there is no snapshot to merge",
+                _ => "one snapshot alone is nothing to merge",
+            };
+            return Err(Error::Invalid(text.to_owned()));
         }
         let _presence = if dry_run {
             None

@@ -204,12 +204,15 @@ fn check_also_to(repository: &Repository, options: &BackupOptions) -> Result<()>
     let mut ids = HashSet::from([repository.config().id]);
     for other in others {
         let (here, there) = (repository.config(), other.config());
-        repository.check_copy_to(other)?;
         let location = other.storage().location();
         if !ids.insert(there.id) {
             let text = format!("the repository at {location} is named twice");
             return Err(Error::Invalid(text));
         }
+        repository.check_copy_to(other).map_err(|why| {
+            let text = format!("the repository at {location} cannot get the same snapshot: {why}");
+            Error::Invalid(text)
+        })?;
         if other.format() != repository.format() {
             return Err(Error::OlderFormat {
                 location: repository.storage().location(),
