@@ -14,8 +14,7 @@ use tabane_storage::{Id, Result, Role, StorageError, StorageErrorKind};
 use tabane_striped::cluster::file::{
     ClientName, ClusterFile, Credentials, NodeAddress, NodeFile, write,
 };
-use tabane_striped::cluster::{tls, wire};
-use tabane_striped::container::ROLES_MAX;
+use tabane_striped::cluster::{groups, tls, wire};
 
 use crate::withdrawn::{List, fingerprint};
 
@@ -81,18 +80,28 @@ fn beside(cluster: &Path, what: &str) -> PathBuf {
     cluster.with_file_name(format!("{stem}-{what}.json"))
 }
 
-/// Makes an authority, and files for clients and for each node. Returns the paths written.
+/// Makes an authority, and files for clients and for each node, which are divided into groups of
+/// about `group_size`, or make one group. Returns the paths written.
 ///
 /// # Errors
-/// When nodes are more than 32, a name is invalid, or a file exists already or cannot be written.
-pub fn create(path: &Path, nodes: &[NodeAddress]) -> Result<Vec<PathBuf>> {
-    if nodes.len() > ROLES_MAX {
-        let text = format!(
-            "a cluster has at most {ROLES_MAX} nodes, and these are {}",
-            nodes.len()
-        );
-        return Err(StorageError::new(StorageErrorKind::Invalid, text));
-    }
+/// When nodes cannot be divided so, a name is invalid, or a file exists already or cannot be
+/// written.
+pub fn create(
+    path: &Path,
+    nodes: &[NodeAddress],
+    group_size: Option<usize>,
+) -> Result<Vec<PathBuf>> {
+    let racks: Vec<Option<&str>> = nodes.iter().map(|node| node.rack.as_deref()).collect();
+    let groups = groups::divide(&racks, group_size)
+        .map_err(|text| StorageError::new(StorageErrorKind::Invalid, text))?;
+    let nodes: Vec<NodeAddress> = nodes
+        .iter()
+        .zip(groups)
+        .map(|(node, group)| NodeAddress {
+            group,
+            ..node.clone()
+        })
+        .collect();
     for (number, node) in nodes.iter().enumerate() {
         check_name(&node.name)?;
         if nodes[..number].iter().any(|other| other.name == node.name) {
@@ -114,7 +123,7 @@ pub fn create(path: &Path, nodes: &[NodeAddress]) -> Result<Vec<PathBuf>> {
         lists: 0,
     };
     let mut files = Vec::new();
-    for node in nodes {
+    for node in &nodes {
         let credentials = authority.issue(&node.name, None, CERTIFICATE_LIFETIME)?;
         files.push(NodeFile::new(cluster, node, credentials));
     }
@@ -132,7 +141,7 @@ pub fn create(path: &Path, nodes: &[NodeAddress]) -> Result<Vec<PathBuf>> {
     }
     write(
         path,
-        &ClusterFile::new(cluster, nodes.to_vec(), client, credentials),
+        &ClusterFile::new(cluster, nodes, client, credentials),
         false,
     )?;
     written.push(path.to_owned());
@@ -523,11 +532,9 @@ mod tests {
     fn answer(client_until: SystemTime, node_until: SystemTime) -> Result<()> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cluster.json");
-        let mut nodes = ["a", "b", "c"].map(|name| NodeAddress {
-            name: name.to_owned(),
-            address: "127.0.0.1:0".to_owned(),
-        });
-        create(&path, &nodes).unwrap();
+        let mut nodes =
+            ["a", "b", "c"].map(|name| NodeAddress::new(name.to_owned(), "127.0.0.1:0".to_owned()));
+        create(&path, &nodes, None).unwrap();
         let authority = AuthorityFile::read(&path).unwrap();
         let sign = |subject, role, until| authority.sign(subject, role, until).unwrap();
         let credentials = sign("a", None, node_until);

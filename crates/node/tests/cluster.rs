@@ -50,10 +50,7 @@ impl Bed {
         // syncs them.
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         let dir = dir.unwrap();
-        let node = |number| NodeAddress {
-            name: format!("n{number}"),
-            address: "127.0.0.1:0".to_owned(),
-        };
+        let node = |number| NodeAddress::new(format!("n{number}"), "127.0.0.1:0".to_owned());
         let nodes = (0..count).map(node).collect();
         let mut bed = Self {
             dir,
@@ -64,7 +61,7 @@ impl Bed {
             scrub: ScrubOptions::default(),
             quota_bytes: None,
         };
-        authority::create(&bed.file(), &bed.nodes).unwrap();
+        authority::create(&bed.file(), &bed.nodes, None).unwrap();
         (0..count).for_each(|number| bed.start(number));
         cluster::form(&bed.file()).unwrap();
         bed

@@ -40,7 +40,13 @@ impl Sources {
                     let path = path.join(format!("{}/{file}", file % 2));
                     let folder = path.parent().expect("it has one");
                     fs::create_dir_all(folder).expect("a folder");
-                    let bytes = Random::new(file % 4).noise(3000);
+                    // A set makes a stripe of a large pack, and copies of others.
+                    let len = if (number, file) == (4, 4) {
+                        80_000
+                    } else {
+                        3000
+                    };
+                    let bytes = Random::new(file % 4).noise(len);
                     fs::write(path, bytes).expect("a file");
                 }
             }

@@ -52,6 +52,9 @@ impl Opened {
 /// Places that may become targets: one to add, one to put in place of another.
 pub const SPARES: usize = 2;
 
+/// A set of so many targets is two groups.
+const GROUPED: usize = 6;
+
 /// Long enough for any client to count as dead.
 const DAY: Duration = Duration::from_secs(25 * 3600);
 
@@ -67,7 +70,11 @@ impl World {
                 let first = targets[..count].iter().enumerate();
                 let first =
                     first.map(|(number, target)| set_place(number, Arc::new(target.clone())));
-                StripedStorage::form(first.collect(), false).expect("a set is made");
+                let mut first: Vec<SetPlace> = first.collect();
+                let second = first.split_off(if count < GROUPED { count } else { count / 2 });
+                let mut groups = vec![first, second];
+                groups.retain(|group| !group.is_empty());
+                StripedStorage::form_groups(groups, false).expect("a set is made");
                 let listed = Mutex::new((0..count).collect());
                 Kind::Set { targets, listed }
             }

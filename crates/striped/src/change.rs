@@ -1,41 +1,77 @@
 //! Adds and replaces targets of a set.
 
 use crate::container::{GENERATION_MAX, ROLES_MAX};
-use crate::open::{put_description, refusal, refuse_within};
+use crate::open::{check_size, put_description, refusal, refuse_within};
 use crate::place::Place;
-use crate::set::{Description, Identity, Member, new_id};
+use crate::set::{Description, Identity, Member, TARGETS_MAX, new_id};
 use crate::striped::StripedStorage;
 use tabane_storage::{Id, Name, ObjectKind, Result, Storage, StorageError, StorageErrorKind};
 
 impl StripedStorage {
-    /// Adds an empty place as a target, over which new stripes are spread too. Existing objects
-    /// stay where they are. Open the set again afterwards.
+    /// Adds an empty place as a target of the smallest group, over which its new stripes are spread
+    /// too. Existing objects stay where they are. Open the set again afterwards.
     ///
     /// # Errors
     /// When a target is missing, the set is at its maximum of targets, or the place cannot be used.
     pub fn add(&self, place: &Place) -> Result<()> {
-        let (_, newest) = self.newest();
-        if newest.len() == ROLES_MAX || self.generations.len() == usize::from(GENERATION_MAX) {
-            let text = format!(
-                "a set has at most {ROLES_MAX} targets, and can grow {} times",
-                GENERATION_MAX - 1
-            );
+        let smallest = self.generation(self.description.smallest_group());
+        if smallest.is_some_and(|targets| targets.len() == ROLES_MAX) {
+            let text = format!("a group has at most {ROLES_MAX} targets");
             return Err(StorageError::new(StorageErrorKind::TooManyTargets, text));
         }
-        // An interrupted attempt may have made the place known already.
+        self.grow(std::slice::from_ref(place), |mut members| {
+            let member = members.pop().expect("there is one place");
+            self.description.add(member)
+        })
+    }
+
+    /// Adds 3 to 32 empty places as one more group. Existing objects stay where they are. Open the
+    /// set again afterwards.
+    ///
+    /// # Errors
+    /// As [`StripedStorage::add`].
+    pub fn add_group(&self, places: &[Place]) -> Result<()> {
+        check_size(places.len())?;
+        self.grow(places, |members| self.description.add_group(members))
+    }
+
+    /// Makes these empty places targets of the set that `grown` describes.
+    fn grow(&self, places: &[Place], grown: impl Fn(Vec<Member>) -> Description) -> Result<()> {
+        let is_new = |url: &str| places.iter().any(|place| place.url == url);
+        // An interrupted attempt may have made the places known already.
         let mut all = self.targets.all().iter();
-        let missing = all.find(|target| target.why_down().is_some() && target.url != place.url);
+        let missing = all.find(|target| target.why_down().is_some() && !is_new(&target.url));
         if let Some(missing) = missing {
             return Err(refusal(format!(
                 "{} is missing: bring it back or replace it before adding another",
                 missing.url
             )));
         }
-        let member = self.new_member(place)?;
-        match self.targets.position(member.id) {
-            Some(_) => self.announce(Some(place), &self.description),
-            None => self.announce(Some(place), &self.description.add(member)),
+        let known = self.urls().filter(|url| is_new(url)).count();
+        if known == places.len() {
+            return self.announce(places, &self.description);
         }
+        if known > 0 {
+            let text = "some of these are targets of the set already: add the others alone";
+            return Err(refusal(text.to_owned()));
+        }
+        if self.generations.len() == usize::from(GENERATION_MAX)
+            || self.targets.all().len() + places.len() > TARGETS_MAX
+        {
+            let text = format!(
+                "a set has at most {TARGETS_MAX} targets, and can grow {} times",
+                GENERATION_MAX - 1
+            );
+            return Err(StorageError::new(StorageErrorKind::TooManyTargets, text));
+        }
+        let members: Result<Vec<Member>> =
+            places.iter().map(|place| self.new_member(place)).collect();
+        let members = members?;
+        let is_known = |member: &Member| self.targets.position(member.id).is_some();
+        if members.iter().any(is_known) {
+            return self.announce(places, &self.description);
+        }
+        self.announce(places, &grown(members))
     }
 
     /// Lets a set that older programs made have tagged shards; these programs cannot open it
@@ -48,7 +84,7 @@ impl StripedStorage {
         if self.is_tagged() || self.check_all_there().is_err() {
             return Ok(false);
         }
-        self.announce(None, &self.description.tagged())?;
+        self.announce(&[], &self.description.tagged())?;
         Ok(true)
     }
 
@@ -83,13 +119,13 @@ impl StripedStorage {
         }
         let member = self.new_member(place)?;
         match self.targets.position(member.id) {
-            None => self.announce(
-                Some(place),
-                &self.description.replace(all[number].id, member),
-            )?,
+            None => {
+                let replaced = self.description.replace(all[number].id, member);
+                self.announce(std::slice::from_ref(place), &replaced)?;
+            }
             // An earlier attempt was interrupted after it had given this place its identity.
             Some(known) if known == number && place.storage.stat(Name::CONFIG).is_err() => {
-                self.announce(Some(place), &self.description)?;
+                self.announce(std::slice::from_ref(place), &self.description)?;
             }
             Some(_) => {
                 return Err(refusal(format!(
@@ -151,13 +187,13 @@ impl StripedStorage {
         self.targets.position(id).is_none() && storage.stat(Name::CONFIG).is_ok()
     }
 
-    /// Puts a new description on a new target, if any, and all others in use, except on a replaced
+    /// Puts a new description on new targets, if any, and all others in use, except on a replaced
     /// one, which may be broken. The description of the highest epoch counts, so an interrupted
     /// change is either made or without effect.
     ///
     /// Of two clients that change the set at once, at least one finds the other's description,
     /// since both look after putting their own: a client that finds another's deletes its own.
-    fn announce(&self, place: Option<&Place>, description: &Description) -> Result<()> {
+    fn announce(&self, places: &[Place], description: &Description) -> Result<()> {
         let cannot = |url: &str, error: StorageError| {
             refusal(format!(
                 "cannot write to {url}: {error}; mend that, then run the same command again: it \
@@ -173,7 +209,7 @@ impl StripedStorage {
                 let stays = description.targets.iter().any(|member| member.id == old.id);
                 Some((&*old.url, self.targets.storage(number).filter(|_| stays)?))
             })
-            .chain(place.map(|place| (&*place.url, &*place.storage)))
+            .chain(places.iter().map(|place| (&*place.url, &*place.storage)))
             .collect();
         for (url, storage) in &stay {
             put_description(*storage, description).map_err(|error| cannot(url, error))?;

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::list::Holding;
 use crate::marks::are_marked;
+use crate::numbers::Numbers;
 use crate::striped::StripedStorage;
 use tabane_storage::sync::lock;
 use tabane_storage::{Id, Name, ObjectKind, Result, StorageErrorKind};
@@ -81,18 +82,34 @@ impl StripedStorage {
         let now = times.map(|listed| listed.modified).max();
         let now = now.unwrap_or(SystemTime::UNIX_EPOCH);
         for (kind, lists) in lists {
-            let is_fragment = |one: &Holding| {
-                let is_old = now.duration_since(one.modified).is_ok_and(|old| old >= age);
-                is_old && self.is_fragment(one)
-            };
-            let old = self
-                .merge(&lists)
-                .into_iter()
-                .filter(|(_, lengths)| lengths.iter().all(is_fragment));
-            let old: Vec<Id> = old.map(|(id, _)| id).collect();
-            for id in old {
+            let is_old =
+                |one: &Holding| now.duration_since(one.modified).is_ok_and(|old| old >= age);
+            let old = self.merge(&lists).into_iter().map(|(id, lengths)| {
+                // A write that was interrupted, and made again to another group, leaves parts in
+                // the first one; a rebalance leaves some in the new one.
+                let is_elsewhere = lengths.iter().any(|one| self.has_all(one));
+                let is_left = |one: &Holding| {
+                    let is_part = self.is_fragment(one) || is_elsewhere && !self.has_all(one);
+                    is_part && is_old(one)
+                };
+                let (mut old, rest): (Vec<_>, Vec<_>) = lengths.into_iter().partition(is_left);
+                if rest.iter().any(|one| one.generation() == 0) {
+                    old.clear();
+                }
+                let holders = |all: Vec<Holding>| {
+                    let all = all.into_iter();
+                    all.fold(Numbers::default(), |all, one| all.or(&one.holders))
+                };
+                let places = rest.iter();
+                let places = places.filter_map(|one| self.generation(one.generation()));
+                let used: Numbers = places.flatten().copied().collect();
+                (id, holders(old).without(&holders(rest)).without(&used))
+            });
+            let old: Vec<(Id, Numbers)> = old.filter(|(_, on)| !on.is_empty()).collect();
+            for (id, on) in old {
                 let name = Name::new(kind, id);
-                for (_, deleted) in self.targets.each(&up, |_, storage| storage.delete(name)) {
+                let on: Vec<usize> = on.iter().collect();
+                for (_, deleted) in self.targets.each(&on, |_, storage| storage.delete(name)) {
                     match deleted {
                         Ok(()) => removed += 1,
                         Err(error) if error.kind() == StorageErrorKind::NotFound => {}

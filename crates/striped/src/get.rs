@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::container::{Geometry, HEADER_LEN, HEADER_LEN_MAX, Header, Shape};
+use crate::list::Holding;
 use crate::read::{StripeReader, Want, open_replica, wants};
 use crate::striped::StripedStorage;
 use tabane_storage::sync::lock;
@@ -17,23 +18,37 @@ enum Found {
 
 impl StripedStorage {
     pub(super) fn get_object(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>> {
-        match self.find(name)? {
-            Found::Stripe(shape) => {
-                let range = range.unwrap_or(0..shape.geometry.object_len);
-                self.get_striped(name, shape, range)
+        let mut tried = Vec::new();
+        loop {
+            match self.find(name, |shape| !tried.contains(&shape.geometry.generation))? {
+                Found::Stripe(shape) => {
+                    let range = range.clone().unwrap_or(0..shape.geometry.object_len);
+                    match self.get_striped(name, shape, range) {
+                        // A write to this group was interrupted, and made again to another.
+                        Err(error)
+                            if error.kind() == StorageErrorKind::NotFound
+                                && self.groups.len() > 1 =>
+                        {
+                            tried.push(shape.geometry.generation);
+                        }
+                        got => return got,
+                    }
+                }
+                Found::Replica(object) => {
+                    return match range {
+                        None => Ok(object),
+                        Some(range) => object
+                            .get(range.start as usize..range.end as usize)
+                            .map(<[u8]>::to_vec)
+                            .ok_or_else(|| StorageErrorKind::PastEnd.into()),
+                    };
+                }
             }
-            Found::Replica(object) => match range {
-                None => Ok(object),
-                Some(range) => object
-                    .get(range.start as usize..range.end as usize)
-                    .map(<[u8]>::to_vec)
-                    .ok_or_else(|| StorageErrorKind::PastEnd.into()),
-            },
         }
     }
 
     pub(super) fn stat_object(&self, name: Name) -> Result<u64> {
-        let found = self.find(name)?;
+        let found = self.find(name, |_| true)?;
         if let Found::Stripe(_) = found {
             // A header alone does not show whether enough other shards exist.
             let holding = self.holding(name)?;
@@ -47,37 +62,42 @@ impl StripedStorage {
         })
     }
 
-    /// Asks one target after the other for an intact header.
-    fn find(&self, name: Name) -> Result<Found> {
+    /// Asks targets for an intact header, of a stripe that is wanted or of a copy.
+    fn find(&self, name: Name, is_wanted: impl Fn(&Shape) -> bool) -> Result<Found> {
         if self.is_deleted(name) {
             return Err(StorageErrorKind::NotFound.into());
         }
-        if let Some(shape) = lock(&self.known).get(&name.id) {
+        if let Some(shape) = lock(&self.known).get(&name.id)
+            && is_wanted(shape)
+        {
             return Ok(Found::Stripe(*shape));
         }
         let (mut damaged, mut failed, mut away) = (Vec::new(), Vec::new(), Vec::new());
-        for number in self.replica_order(name.id) {
-            let Some(target) = self.targets.storage(number) else {
-                away.push(number);
-                continue;
-            };
-            match find_on(target, name) {
-                Ok(Some(Found::Stripe(shape))) if self.is_sealed(name.id, &shape) => {
-                    self.shape_is(name.id, shape);
-                    return Ok(Found::Stripe(shape));
+        for round in self.rounds(name.id) {
+            let found = self.targets.each(&round, |_, target| find_on(target, name));
+            let has_answered = |number: &usize| found.iter().any(|(other, _)| other == number);
+            away.extend(round.iter().filter(|number| !has_answered(number)));
+            for (number, found) in found {
+                match found {
+                    Ok(Some(Found::Stripe(shape))) if self.is_sealed(name.id, &shape) => {
+                        if is_wanted(&shape) {
+                            self.shape_is(name.id, shape);
+                            return Ok(Found::Stripe(shape));
+                        }
+                    }
+                    Ok(Some(Found::Stripe(_))) => {
+                        self.tell_of_liar(number, name);
+                        damaged.push(self.targets.all()[number].url.clone());
+                    }
+                    Ok(Some(found)) => return Ok(found),
+                    Ok(None) => {
+                        lock(&self.damage).insert((number, name.id));
+                        damaged.push(self.targets.all()[number].url.clone());
+                    }
+                    Err(error) if error.kind() == StorageErrorKind::NotFound => {}
+                    Err(error) if self.failed_to_read(number, &error) => away.push(number),
+                    Err(error) => failed.push((number, error)),
                 }
-                Ok(Some(Found::Stripe(_))) => {
-                    self.tell_of_liar(number, name);
-                    damaged.push(self.targets.all()[number].url.clone());
-                }
-                Ok(Some(found)) => return Ok(found),
-                Ok(None) => {
-                    lock(&self.damage).insert((number, name.id));
-                    damaged.push(self.targets.all()[number].url.clone());
-                }
-                Err(error) if error.kind() == StorageErrorKind::NotFound => {}
-                Err(error) if self.failed_to_read(number, &error) => away.push(number),
-                Err(error) => failed.push((number, error)),
             }
         }
         self.check_enough_but(|number| away.contains(&number))?;
@@ -95,7 +115,22 @@ impl StripedStorage {
 
     /// The shape of an object, from the first intact header.
     pub(super) fn shape(&self, name: Name) -> Result<Shape> {
-        Ok(match self.find(name)? {
+        self.shape_like(name, |_| true)
+    }
+
+    /// The shape of an object that is known to be held like this.
+    pub(super) fn shape_of(&self, name: Name, holding: &Holding) -> Result<Shape> {
+        let generation = holding.generation();
+        self.shape_like(name, |shape| shape.geometry.generation == generation)
+    }
+
+    /// The same, of a stripe that is wanted, or of a copy.
+    pub(super) fn shape_like(
+        &self,
+        name: Name,
+        is_wanted: impl Fn(&Shape) -> bool,
+    ) -> Result<Shape> {
+        Ok(match self.find(name, is_wanted)? {
             Found::Stripe(shape) => shape,
             Found::Replica(object) => Shape {
                 geometry: Geometry::replica(object.len() as u64),

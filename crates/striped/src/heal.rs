@@ -239,10 +239,10 @@ impl StripedStorage {
     fn heal_objects(&self, healing: &Healing, objects: &[(Name, Holding)]) -> Result<()> {
         let weight = |(name, holding): &(Name, Holding)| {
             let is_work = healing.reads_all_of(*name)
-                || holding.wrong != 0
+                || !holding.wrong.is_empty()
                 || healing.gives_tags && holding.lacks_tags()
                 || !self.lacking(*name, holding).is_empty();
-            let bytes = holding.container_len * u64::from(holding.holders.count_ones());
+            let bytes = holding.container_len * holding.holders.len() as u64;
             if is_work { bytes } else { 0 }
         };
         let weights: Vec<u64> = objects.iter().map(weight).collect();
@@ -297,7 +297,7 @@ impl StripedStorage {
         if holding.lacks_tags() && !healing.gives_tags {
             healing.count(|report| report.untagged_objects += 1);
         }
-        let seems_whole = lacking.is_empty() && holding.wrong == 0 && !is_cut;
+        let seems_whole = lacking.is_empty() && holding.wrong.is_empty() && !is_cut;
         let seems_whole = seems_whole && !(healing.gives_tags && holding.lacks_tags());
         if seems_whole && !healing.reads_all_of(name) {
             healing.count(|report| report.objects += 1);

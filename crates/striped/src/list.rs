@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use crate::container;
 use crate::marks::are_marked;
+use crate::numbers::Numbers;
 use crate::open::refusal;
 use crate::striped::StripedStorage;
 use tabane_storage::sync::lock;
@@ -15,14 +16,14 @@ use tabane_storage::{Id, Listed, Name, ObjectKind, Result, StorageErrorKind};
 pub struct Holding {
     /// Bytes of the object's shard on each target, if it is plain.
     pub container_len: u64,
-    /// Bit set of the targets with a shard of this object.
-    pub holders: u64,
-    /// Bit set of the holders with a plain shard.
-    pub plain: u64,
-    /// Bit set of the targets with a shard of another length, which is damaged.
-    pub wrong: u64,
-    /// Bit set of the targets that answered.
-    pub answered: u64,
+    /// The targets with a shard of this object.
+    pub holders: Numbers,
+    /// Whether one of them has a plain shard.
+    pub has_plain: bool,
+    /// The targets with a shard of another length, which is damaged.
+    pub wrong: Numbers,
+    /// The targets that answered.
+    pub answered: Numbers,
     /// Earliest time at which a target got its shard.
     pub modified: SystemTime,
 }
@@ -35,7 +36,7 @@ impl Holding {
 
     /// Whether it is a stripe that has shards without tags.
     pub fn lacks_tags(&self) -> bool {
-        self.generation() != 0 && self.plain != 0
+        self.generation() != 0 && self.has_plain
     }
 }
 
@@ -46,36 +47,30 @@ fn merge(
     plain_len: impl Fn(u64) -> u64,
 ) -> HashMap<Id, Vec<Holding>> {
     let mut found: HashMap<Id, Vec<Holding>> = HashMap::new();
-    let answered = lists.iter().fold(0, |all, (number, _)| all | 1 << number);
+    let answered = lists.iter().map(|(number, _)| *number).collect();
     for (number, list) in lists {
         for listed in list {
             let lengths = found.entry(listed.id).or_default();
             let container_len = plain_len(listed.len);
-            let plain = u64::from(container_len == listed.len) << number;
+            let is_plain = container_len == listed.len;
             match lengths
                 .iter_mut()
                 .find(|one| one.container_len == container_len)
             {
                 Some(one) => {
-                    one.holders |= 1 << number;
-                    one.plain |= plain;
+                    one.holders.insert(*number);
+                    one.has_plain |= is_plain;
                     one.modified = one.modified.min(listed.modified);
                 }
                 None => lengths.push(Holding {
                     container_len,
-                    holders: 1 << number,
-                    plain,
-                    wrong: 0,
+                    holders: [*number].into_iter().collect(),
+                    has_plain: is_plain,
+                    wrong: Numbers::default(),
                     answered,
                     modified: listed.modified,
                 }),
             }
-        }
-    }
-    for lengths in found.values_mut() {
-        let all = lengths.iter().fold(0, |all, one| all | one.holders);
-        for one in lengths {
-            one.wrong = all & !one.holders;
         }
     }
     found
@@ -160,16 +155,35 @@ impl StripedStorage {
 
     /// Merges listings of the targets of this set.
     pub(super) fn merge(&self, lists: &[(usize, Vec<Listed>)]) -> HashMap<Id, Vec<Holding>> {
-        merge(lists, |len| {
+        let mut found = merge(lists, |len| {
             let targets = self.generation(container::generation_of(len));
             let plain = targets.and_then(|targets| container::plain_len(len, targets.len()));
             plain.unwrap_or(len)
-        })
+        });
+        for lengths in found.values_mut().filter(|lengths| lengths.len() > 1) {
+            let all = lengths
+                .iter()
+                .fold(Numbers::default(), |all, one| all.or(&one.holders));
+            for one in lengths {
+                // What other targets than those of its generation have is no part of this stripe.
+                let places = self.generation(one.generation());
+                let places = places.map_or(all, |places| places.iter().copied().collect());
+                one.wrong = all.and(&places).without(&one.holders);
+            }
+        }
+        found
     }
 
-    /// Decides between several lengths by an intact header: two truncated shards may agree in
-    /// length, against one that is whole.
-    fn settle(&self, name: Name, lengths: Vec<Holding>) -> Holding {
+    /// Decides between several lengths: for one of which there are all parts, or enough, then by an
+    /// intact header, since two truncated shards may agree in length, against one that is whole.
+    fn settle(&self, name: Name, mut lengths: Vec<Holding>) -> Holding {
+        let is_enough = |one: &Holding| self.is_enough(one.generation(), &one.holders);
+        let is_whole = |one: &Holding| self.has_all(one);
+        for is_better in [&is_enough as &dyn Fn(&Holding) -> bool, &is_whole] {
+            if lengths.len() > 1 && lengths.iter().any(is_better) {
+                lengths.retain(is_better);
+            }
+        }
         let right = match lengths.len() {
             1 => None,
             _ => self
@@ -179,9 +193,16 @@ impl StripedStorage {
         };
         let likely = lengths.into_iter().max_by_key(|one| {
             let is_right = Some(one.container_len) == right;
-            (is_right, one.holders.count_ones(), one.container_len)
+            (is_right, one.holders.len(), one.container_len)
         });
         likely.expect("what is listed has a length")
+    }
+
+    /// Whether a stripe has all its parts.
+    pub(super) fn has_all(&self, holding: &Holding) -> bool {
+        let targets = self.generation(holding.generation());
+        let has = |&number: &usize| holding.holders.contains(number);
+        targets.is_some_and(|targets| targets.iter().all(has))
     }
 
     /// The listed length of an object; `None` if too few parts exist to read it or no shard has
@@ -192,7 +213,7 @@ impl StripedStorage {
             return container::listed_len(holding.container_len, 1);
         }
         let targets = self.generation(generation)?;
-        self.is_enough(generation, holding.holders)
+        self.is_enough(generation, &holding.holders)
             .then(|| container::listed_len(holding.container_len, targets.len()))?
     }
 
@@ -202,7 +223,7 @@ impl StripedStorage {
         let generation = holding.generation();
         self.generation(generation).is_some_and(|targets| {
             container::listed_len(holding.container_len, targets.len()).is_some()
-                && !self.is_enough(generation, holding.holders)
+                && !self.is_enough(generation, &holding.holders)
         })
     }
 
@@ -212,8 +233,10 @@ impl StripedStorage {
             // Targets that did not answer may complete a pack, and a pack that is not listed counts
             // as lost. Other kinds are read when a repository is opened: a fragment listed among
             // them would keep it shut until the targets are back.
+            let all: Numbers = (0..self.targets.all().len()).collect();
             for (_, holding) in &mut found {
-                holding.holders |= !holding.answered;
+                let silent = all.without(&holding.answered);
+                holding.holders = holding.holders.or(&silent);
             }
         }
         let found = found.into_iter();

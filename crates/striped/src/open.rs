@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
 
+use crate::container::{GENERATION_MAX, ROLES_MAX};
 use crate::place::{Place, is_node_url};
-use crate::set::{Description, Identity, Member, new_id};
+use crate::set::{Description, Identity, Member, TARGETS_MAX, new_id};
 use crate::targets::{Target, Targets};
 use tabane_storage::{
     Event, EventKind, Id, Name, Notice, ObjectKind, Result, Storage, StorageError, StorageErrorKind,
@@ -238,19 +239,19 @@ fn set_of_most(answers: &[Answer]) -> Option<Id> {
     most.map(|(set, _)| set)
 }
 
-/// Makes a set of these empty places, or resumes an interrupted attempt.
+/// Makes a set of these groups of empty places, or resumes an interrupted attempt.
 ///
 /// # Errors
 /// When the places are too few, or one does not answer or holds other data.
-pub fn form(places: Vec<Place>, fixed_roles: bool) -> Result<()> {
-    if places.len() < 3 {
-        return Err(refusal(format!(
-            "{} targets are too few: surviving the loss of two takes at least 3",
-            places.len()
-        )));
+pub fn form(groups: Vec<Vec<Place>>, fixed_roles: bool) -> Result<()> {
+    for group in &groups {
+        check_size(group.len())?;
     }
-    if places.len() > super::container::ROLES_MAX {
-        return Err(refusal("more than 32 targets are too many".to_owned()));
+    let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
+    let places: Vec<Place> = groups.into_iter().flatten().collect();
+    if sizes.len() > usize::from(GENERATION_MAX) || places.len() > TARGETS_MAX {
+        let text = format!("a set has at most {GENERATION_MAX} groups, and {TARGETS_MAX} targets");
+        return Err(refusal(text));
     }
     for (number, place) in places.iter().enumerate() {
         if places[..number].iter().any(|other| other.url == place.url) {
@@ -331,7 +332,13 @@ pub fn form(places: Vec<Place>, fixed_roles: bool) -> Result<()> {
             }
             known.clone()
         }
-        None => Description::new(set, members, fixed_roles),
+        None => {
+            let mut members = members.into_iter();
+            let groups = sizes
+                .iter()
+                .map(|&size| members.by_ref().take(size).collect());
+            Description::new(set, groups.collect(), fixed_roles)
+        }
     };
     for answer in &answers {
         let storage = &answer.place.storage;
@@ -339,6 +346,19 @@ pub fn form(places: Vec<Place>, fixed_roles: bool) -> Result<()> {
             .map_err(|error| refusal(format!("cannot write to {}: {error}", answer.place.url)))?;
     }
     Ok(())
+}
+
+/// Refuses a group of so many targets if they are too few or too many.
+pub fn check_size(targets: usize) -> Result<()> {
+    match targets {
+        0..3 => Err(refusal(format!(
+            "{targets} targets are too few: surviving the loss of two takes at least 3"
+        ))),
+        3..=ROLES_MAX => Ok(()),
+        _ => Err(refusal(format!(
+            "{targets} targets are too many for one group: 32 are the most"
+        ))),
+    }
 }
 
 /// Refuses a place inside another one, since both would be lost together.

@@ -1,5 +1,7 @@
 //! Puts an object on several targets at once.
 
+use std::collections::HashMap;
+
 use tabane_parity::encode;
 
 use crate::container::{Container, Geometry, HEADER_LEN_MAX, Header, REPLICA_MAX, Shape};
@@ -8,7 +10,7 @@ use crate::striped::StripedStorage;
 use crate::tags::{ObjectTags, TAG_LEN};
 use tabane_storage::buffer::Buffer;
 use tabane_storage::sync::lock;
-use tabane_storage::{Name, ObjectKind, Result, StorageErrorKind};
+use tabane_storage::{Id, Name, ObjectKind, Result, StorageErrorKind};
 
 /// The result of putting a shard.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,7 +48,7 @@ impl StripedStorage {
         let put = match (name.kind, object.len() as u64) {
             (ObjectKind::Config, _) => self.put_config(name, object),
             (kind, 0..=REPLICA_MAX) => self.put_replicas(name, object, self.replicas(kind)),
-            _ => self.put_stripe(name, object, is_again),
+            _ => self.put_stripe(name, object, is_again, None),
         };
         match put {
             Err(error) if is_again && error.kind() == StorageErrorKind::AlreadyExists => {
@@ -79,7 +81,8 @@ impl StripedStorage {
                 [(_, Put::New)] => {
                     let mut puts = self.put_each(others, name, &parts)?;
                     puts.push((first, Put::New));
-                    return self.check_stored(&puts);
+                    let all = self.targets.up();
+                    return self.check_stored(&all, &puts);
                 }
                 [(_, Put::There)] => return Err(StorageErrorKind::AlreadyExists.into()),
                 [(number, Put::Refused)] => refused.push(number),
@@ -142,20 +145,43 @@ impl StripedStorage {
         self.check_all_there()
     }
 
-    /// Puts an object as a stripe. A stripe that is put again keeps the roles that it has.
-    fn put_stripe(&self, name: Name, object: &[u8], is_again: bool) -> Result<()> {
-        let (generation, targets) = self.newest();
-        let geometry = Geometry::stripe(object.len() as u64, generation, targets.len());
+    /// Puts an object as a stripe, into this group, if any. A stripe that is put again keeps the
+    /// roles that it has.
+    pub(super) fn put_stripe(
+        &self,
+        name: Name,
+        object: &[u8],
+        is_again: bool,
+        into: Option<u8>,
+    ) -> Result<()> {
+        let geometry = |group: u8| {
+            let targets = self.generation(group).expect("a group is a generation");
+            Geometry::stripe(object.len() as u64, group, targets.len())
+        };
+        let is_there = |shape: &Shape| {
+            let group = shape.geometry.generation;
+            into.is_none_or(|into| into == group)
+                && self.groups.contains(&group)
+                && shape.geometry == geometry(group)
+        };
         let there = if is_again {
-            self.shape(name).ok()
+            self.shape_like(name, is_there).ok()
         } else {
             None
         };
-        let there = there.filter(|shape| shape.geometry == geometry && shape.seal.is_some());
+        // A copy instead of a stripe is no shape of one.
+        let there = there.filter(is_there);
+        let group = match there {
+            Some(shape) => shape.geometry.generation,
+            None => into.unwrap_or_else(|| self.group_for(name.id)),
+        };
+        let geometry = geometry(group);
+        let targets = self.generation(group).expect("a group is a generation");
+        let there = there.filter(|shape| shape.seal.is_some());
         let placed = |turn: Option<usize>| {
             let shape = there.unwrap_or_else(|| self.new_shape(name.id, geometry, turn));
             let by_role = self.targets_by_role(name.id, &shape);
-            (shape, by_role.expect("the newest generation is one"))
+            (shape, by_role.expect("a group is a generation"))
         };
         let tags = self
             .is_tagged()
@@ -202,11 +228,11 @@ impl StripedStorage {
         if !back.is_empty() {
             puts.extend(self.judge_all(put_cells(&back))?);
         }
-        self.check_stored(&puts)?;
+        self.check_stored(targets, &puts)?;
         let is_there = |(_, put): &(usize, Put)| *put == Put::There;
         if !is_again && puts.iter().any(is_there) && self.has_other_roles(name, &shape, &puts) {
             // The same object was put before, with other roles: these stay.
-            return self.put_stripe(name, object, true);
+            return self.put_stripe(name, object, true, Some(group));
         }
         let is_new = is_new || puts.iter().any(|(_, put)| *put == Put::New);
         self.shape_is(name.id, shape);
@@ -278,14 +304,66 @@ impl StripedStorage {
         )
     }
 
-    /// Fails if more than two targets of the newest generation lack their part of the put.
-    fn check_stored(&self, puts: &[(usize, Put)]) -> Result<()> {
+    /// The group for a new stripe: one whose targets are all in use, if there is one, the more
+    /// often the more room it has.
+    fn group_for(&self, object: Id) -> u8 {
+        if let [group] = self.groups[..] {
+            return group;
+        }
+        let room = self.room.get_or_init(|| self.room_of_groups());
+        let targets = |group: u8| self.generation(group).unwrap_or_default();
+        let takes = |&number: &usize| self.targets.takes(number);
+        let all: Vec<(u8, u64)> = self
+            .groups
+            .iter()
+            .copied()
+            .zip(room.iter().copied())
+            .collect();
+        let whole = all.iter().copied();
+        let whole = whole.filter(|&(group, _)| targets(group).iter().all(takes));
+        let whole: Vec<(u8, u64)> = whole.collect();
+        let choice = if whole.is_empty() { all } else { whole };
+        // The first 8 bytes decide on roles.
+        let chance = object.0[8..].first_chunk().expect("an ID has 32 bytes");
+        let total: u128 = choice.iter().map(|&(_, room)| u128::from(room)).sum();
+        let mut point = (u128::from(u64::from_le_bytes(*chance)) * total) >> 64;
+        for &(group, room) in &choice {
+            match point.checked_sub(room.into()) {
+                Some(rest) => point = rest,
+                None => return group,
+            }
+        }
+        choice.last().expect("there is a group").0
+    }
+
+    /// Bytes that each group can still take, about: as much as its fullest target, on each. If one
+    /// does not tell, all groups count alike.
+    fn room_of_groups(&self) -> Vec<u64> {
+        let free = self
+            .targets
+            .each(&self.targets.up(), |_, target| target.free_bytes());
+        let free: HashMap<usize, Option<u64>> = free.into_iter().collect();
+        let room = |group: &u8| {
+            let targets = self.generation(*group).unwrap_or_default();
+            let there = targets.iter().filter_map(|number| free.get(number));
+            let least = there
+                .copied()
+                .collect::<Option<Vec<u64>>>()?
+                .into_iter()
+                .min()?;
+            Some((least / 1024 * (targets.len() as u64 - 2)).max(1))
+        };
+        let room: Option<Vec<u64>> = self.groups.iter().map(room).collect();
+        room.unwrap_or_else(|| vec![1; self.groups.len()])
+    }
+
+    /// Fails if more than two of these targets lack their part of the put.
+    fn check_stored(&self, targets: &[usize], puts: &[(usize, Put)]) -> Result<()> {
         let has = |number: usize| {
             let mut puts = puts.iter();
             puts.any(|(other, put)| *other == number && put.is_there())
         };
-        let (_, newest) = self.newest();
-        self.check_enough_but(|number| newest.contains(&number) && !has(number))
+        self.check_enough_but(|number| targets.contains(&number) && !has(number))
     }
 
     /// # Errors

@@ -24,12 +24,13 @@ impl StripedStorage {
         holding: &Holding,
         lacking: &[usize],
     ) -> Result<bool> {
-        let has = |number: &usize| (holding.holders | holding.wrong) >> number & 1 == 1;
+        let there = holding.holders.or(&holding.wrong);
+        let has = |number: &usize| there.contains(*number);
         let holders = self.targets.up().into_iter().filter(has);
         let (mut copies, mut damaged) = (Vec::new(), Vec::new());
         for number in holders {
             // One intact copy is enough, unless all data is to be read.
-            let reads_all = healing.reads_all_of(name) || holding.wrong >> number & 1 == 1;
+            let reads_all = healing.reads_all_of(name) || holding.wrong.contains(number);
             if !copies.is_empty() && !reads_all {
                 continue;
             }
@@ -90,9 +91,9 @@ impl StripedStorage {
         holding: &Holding,
         lacking: &[usize],
     ) -> Result<bool> {
-        let shape = self.shape(name)?;
+        let shape = self.shape_of(name, holding)?;
         let gives_tags = healing.gives_tags && holding.lacks_tags();
-        if !healing.reads_all_of(name) && holding.wrong == 0 && !gives_tags {
+        if !healing.reads_all_of(name) && holding.wrong.is_empty() && !gives_tags {
             let mut reader = self.reader(name, shape, holding)?;
             let absent = self.absent(&reader, holding);
             if self.rebuild_among_nodes(healing, name, shape, reader.by_role(), &absent) {
@@ -142,17 +143,17 @@ impl StripedStorage {
             return Err(StorageError::new(StorageErrorKind::Damaged, text));
         }
         let absent = self.absent(&reader, holding);
-        let is_wrong = |role: &usize| holding.wrong >> reader.by_role()[*role] & 1 == 1;
+        let is_wrong = |role: &usize| holding.wrong.contains(reader.by_role()[*role]);
         let lacking: Vec<usize> = lacking
             .iter()
             .copied()
-            .filter(|number| holding.wrong >> number & 1 == 0)
+            .filter(|number| !holding.wrong.contains(*number))
             .collect();
         let (mut done, mut missing) =
             self.put_lacking(healing, &reader, sealed, &lacking, absent)?;
         let roles = 0..reader.by_role().len();
         let lacks_tags = |role: &usize| {
-            let is_there = holding.holders >> reader.by_role()[*role] & 1 == 1;
+            let is_there = holding.holders.contains(reader.by_role()[*role]);
             is_there && gives_tags && reader.form(*role) == Form::Plain
         };
         let is_up = |role: &usize| self.targets.is_up(reader.by_role()[*role]);
@@ -206,7 +207,7 @@ impl StripedStorage {
     /// The roles whose targets have no part of the right length.
     fn absent(&self, reader: &StripeReader, holding: &Holding) -> BTreeSet<usize> {
         let targets = (0..).zip(reader.by_role());
-        let absent = targets.filter(|&(_, &number)| holding.holders >> number & 1 == 0);
+        let absent = targets.filter(|&(_, &number)| !holding.holders.contains(number));
         absent.map(|(role, _)| role).collect()
     }
 

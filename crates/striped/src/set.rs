@@ -14,9 +14,17 @@ const IDENTITY_FORMAT: u8 = 1;
 /// The format of a set whose shards are all plain, as older programs made them.
 const PLAIN_FORMAT: u8 = 1;
 
-/// The format of a set that has tagged shards: that of new sets, and the latest that this program
-/// knows.
+/// The format of a set that has tagged shards: that of new sets of one group.
 const TAGGED_FORMAT: u8 = 2;
+
+/// The format of a set of several groups, the latest that this program knows.
+const GROUPED_FORMAT: u8 = 3;
+
+/// Targets of a set at most.
+pub const TARGETS_MAX: usize = 256;
+
+/// Targets of a set at most that older programs open.
+const UNGROUPED_MAX: usize = 64;
 
 /// The identity of a target and of its set: the object `target`, written once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,9 +82,12 @@ pub struct Description {
     pub fixed_roles: bool,
     /// All targets.
     pub targets: Vec<Member>,
-    /// For each generation of stripes, numbered from 1, its targets in their order. New stripes
-    /// belong to the last generation.
+    /// For each generation of stripes, numbered from 1, its targets in their order.
     pub generations: Vec<Vec<Id>>,
+    /// The generations to which new stripes belong, no two of which share a target; the last one
+    /// alone if there are none here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    groups: Vec<u8>,
 }
 
 /// A target of a set.
@@ -89,15 +100,40 @@ pub struct Member {
 }
 
 impl Description {
-    /// The description of a new set of these targets.
-    pub fn new(set: Id, targets: Vec<Member>, fixed_roles: bool) -> Self {
-        Self {
+    /// The description of a new set of these groups of targets.
+    pub fn new(set: Id, groups: Vec<Vec<Member>>, fixed_roles: bool) -> Self {
+        let mut description = Self {
             format: TAGGED_FORMAT,
             set,
             epoch: 1,
             fixed_roles,
-            generations: vec![targets.iter().map(|member| member.id).collect()],
-            targets,
+            generations: Vec::new(),
+            targets: Vec::new(),
+            groups: Vec::new(),
+        };
+        for group in groups {
+            description.push_group(group);
+        }
+        description
+    }
+
+    fn push_group(&mut self, group: Vec<Member>) {
+        let mut groups = self.groups();
+        self.generations
+            .push(group.iter().map(|member| member.id).collect());
+        self.targets.extend(group);
+        groups.push(self.generations.len() as u8);
+        if groups.len() > 1 {
+            self.groups = groups;
+            self.format = GROUPED_FORMAT;
+        }
+    }
+
+    /// Numbers of the generations to which new stripes belong.
+    pub fn groups(&self) -> Vec<u8> {
+        match self.generations.len() as u8 {
+            newest @ 1.. if self.groups.is_empty() => vec![newest],
+            _ => self.groups.clone(),
         }
     }
 
@@ -122,13 +158,19 @@ impl Description {
 
     /// Checks that the description is consistent.
     fn validate(&self) -> Result<(), String> {
-        check_format(self.format, TAGGED_FORMAT)?;
+        check_format(self.format, GROUPED_FORMAT)?;
         let known: HashSet<Id> = self.targets.iter().map(|member| member.id).collect();
         if known.len() != self.targets.len() {
             return Err("it names a target twice".to_owned());
         }
-        if known.len() > 64 || !(1..=usize::from(GENERATION_MAX)).contains(&self.generations.len())
-        {
+        let is_grouped = self.format == GROUPED_FORMAT;
+        let targets_max = if is_grouped {
+            TARGETS_MAX
+        } else {
+            UNGROUPED_MAX
+        };
+        let generations = 1..=usize::from(GENERATION_MAX);
+        if known.len() > targets_max || !generations.contains(&self.generations.len()) {
             return Err("it has too many targets or generations, or none".to_owned());
         }
         for targets in &self.generations {
@@ -140,6 +182,17 @@ impl Description {
                 return Err(
                     "one of its generations is no list of 3 to 32 of its targets".to_owned(),
                 );
+            }
+        }
+        if self.groups.is_empty() == is_grouped {
+            return Err("its format does not say whether it has groups".to_owned());
+        }
+        let mut seen = HashSet::new();
+        for &group in &self.groups {
+            let targets = usize::from(group).checked_sub(1);
+            let targets = targets.and_then(|index| self.generations.get(index));
+            if !targets.is_some_and(|targets| targets.iter().all(|id| seen.insert(*id))) {
+                return Err("its groups share a target, or are no generations".to_owned());
             }
         }
         Ok(())
@@ -155,7 +208,7 @@ impl Description {
     pub fn tagged(&self) -> Self {
         let mut next = self.clone();
         next.epoch += 1;
-        next.format = TAGGED_FORMAT;
+        next.format = next.format.max(TAGGED_FORMAT);
         next
     }
 
@@ -174,15 +227,37 @@ impl Description {
         next
     }
 
-    /// A copy, of the next epoch, with a generation that includes one more target.
+    /// The group that one more target would make larger: the smallest one.
+    pub fn smallest_group(&self) -> u8 {
+        let size = |group: &u8| self.generations[usize::from(*group) - 1].len();
+        let smallest = self.groups().into_iter().min_by_key(size);
+        smallest.expect("there is a generation")
+    }
+
+    /// A copy, of the next epoch, with a generation that has one more target than the smallest
+    /// group, in whose place it is.
     #[must_use]
     pub fn add(&self, new: Member) -> Self {
         let mut next = self.clone();
         next.epoch += 1;
-        let mut targets = next.generations.last().cloned().unwrap_or_default();
+        let smallest = self.smallest_group();
+        let mut targets = self.generations[usize::from(smallest) - 1].clone();
         targets.push(new.id);
         next.generations.push(targets);
         next.targets.push(new);
+        let newest = next.generations.len() as u8;
+        for group in next.groups.iter_mut().filter(|group| **group == smallest) {
+            *group = newest;
+        }
+        next
+    }
+
+    /// A copy, of the next epoch, with one more group.
+    #[must_use]
+    pub fn add_group(&self, group: Vec<Member>) -> Self {
+        let mut next = self.clone();
+        next.epoch += 1;
+        next.push_group(group);
         next
     }
 }
@@ -210,8 +285,62 @@ mod tests {
             id: Id([number; 32]),
             url: format!("/mnt/{number}"),
         };
-        let first = Description::new(Id([9; 32]), (0..4).map(member).collect(), false);
+        let first = Description::new(Id([9; 32]), vec![(0..4).map(member).collect()], false);
         first.add(member(4)).replace(Id([2; 32]), member(5))
+    }
+
+    fn grouped() -> Description {
+        let member = |number| Member {
+            id: Id([number; 32]),
+            url: format!("/mnt/{number}"),
+        };
+        let groups = vec![(0..4).map(member).collect(), (4..7).map(member).collect()];
+        Description::new(Id([9; 32]), groups, false)
+    }
+
+    #[test]
+    fn sets_have_groups_that_grow_one_by_one_and_get_more() {
+        let first = grouped();
+        assert_eq!((first.format, first.groups()), (GROUPED_FORMAT, vec![1, 2]));
+        let member = |number| Member {
+            id: Id([number; 32]),
+            url: format!("/mnt/{number}"),
+        };
+        let grown = first.add(member(7));
+        assert_eq!(grown.groups(), [1, 3], "the smallest one is larger");
+        assert_eq!(grown.generations[2].len(), 4);
+        let third = grown.add_group((8..12).map(member).collect());
+        assert_eq!((third.groups(), third.epoch), (vec![1, 3, 4], 3));
+        for sound in [first, grown, third.clone()] {
+            let (id, bytes) = sound.to_object();
+            assert_eq!(Description::parse(id, &bytes), Ok(sound));
+        }
+        let spoil: [fn(&mut Description); 5] = [
+            |it| it.groups = vec![1, 2, 3],
+            |it| it.groups = vec![0, 1],
+            |it| it.groups = vec![1, 9],
+            |it| it.groups.clear(),
+            |it| it.format = TAGGED_FORMAT,
+        ];
+        for (number, spoil) in spoil.into_iter().enumerate() {
+            let mut spoilt = third.clone();
+            spoil(&mut spoilt);
+            let (id, bytes) = spoilt.to_object();
+            assert!(Description::parse(id, &bytes).is_err(), "{number}");
+        }
+    }
+
+    #[test]
+    fn a_set_of_one_group_that_gets_another_has_two() {
+        let member = |number| Member {
+            id: Id([number; 32]),
+            url: format!("/mnt/{number}"),
+        };
+        assert_eq!(description().groups(), [2]);
+        let two = description().add_group((20..23).map(member).collect());
+        assert_eq!((two.groups(), two.format), (vec![2, 3], GROUPED_FORMAT));
+        let (id, bytes) = two.to_object();
+        assert_eq!(Description::parse(id, &bytes), Ok(two));
     }
 
     #[test]
@@ -223,7 +352,7 @@ mod tests {
         assert_eq!(Description::parse(id, &bytes), Ok(sound.clone()));
         assert!(Description::parse(Id([0; 32]), &bytes).is_err());
         let spoil: [fn(&mut Description); 7] = [
-            |it| it.format = 3,
+            |it| it.format = 4,
             |it| it.generations.clear(),
             |it| it.generations[0].truncate(2),
             |it| it.generations[1].push(Id([77; 32])),

@@ -39,31 +39,32 @@ pub enum PartState {
 }
 
 impl StripedStorage {
-    /// The largest stripe of the newest generation, as an example; `None` if there is no stripe.
+    /// The largest stripe of all groups, as an example; `None` if there is no stripe.
     ///
     /// # Errors
     /// When too few targets answer.
     pub fn example_stripe(&self) -> Result<Option<StripeView>> {
         let found = self.holdings(&[ObjectKind::Pack])?;
-        let (newest, _) = self.newest();
+        let groups = self.description.groups();
         let largest = found
             .iter()
-            .filter(|(_, holding)| holding.generation() == newest && !self.is_fragment(holding))
+            .filter(|(_, holding)| groups.contains(&holding.generation()))
+            .filter(|(_, holding)| !self.is_fragment(holding))
             .max_by_key(|(name, holding)| (holding.container_len, name.id));
         let Some((name, holding)) = largest else {
             return Ok(None);
         };
         // No header is readable where more than two targets are lost.
-        let Ok(shape) = self.shape(*name) else {
+        let Ok(shape) = self.shape_of(*name, holding) else {
             return Ok(None);
         };
         let by_role = self.targets_by_role(name.id, &shape).unwrap_or_default();
         let part = |&number: &usize| StripePart {
             url: self.targets.all()[number].url.clone(),
-            state: match (self.targets.is_up(number), holding.holders >> number & 1) {
+            state: match (self.targets.is_up(number), holding.holders.contains(number)) {
                 (false, _) => PartState::Away,
-                (true, 1) => PartState::There,
-                (true, _) => PartState::Lacking,
+                (true, true) => PartState::There,
+                (true, false) => PartState::Lacking,
             },
         };
         Ok(Some(StripeView {

@@ -11,6 +11,7 @@ use tabane_storage::{
 
 use crate::container::{Geometry, ROLES_MAX, Shape};
 use crate::decoded::Decoded;
+use crate::numbers::Numbers;
 use crate::open;
 use crate::place::{Place, is_node_url};
 use crate::sender::StripeSender;
@@ -34,6 +35,10 @@ pub struct StripedStorage {
     pub(crate) targets: Targets,
     /// Numbers of the targets of each generation.
     pub(crate) generations: Vec<Vec<usize>>,
+    /// Numbers of the generations to which new stripes belong.
+    pub(crate) groups: Vec<u8>,
+    /// Bytes that each group can still take, about, as it was when the first stripe was put.
+    pub(crate) room: OnceLock<Vec<u64>>,
     pub(crate) description: Description,
     /// Known shapes of striped objects.
     pub(crate) known: Mutex<HashMap<Id, Shape>>,
@@ -71,6 +76,8 @@ impl StripedStorage {
             tag_key: OnceLock::new(),
             location,
             generations: description.generations.iter().map(numbers).collect(),
+            groups: description.groups(),
+            room: OnceLock::new(),
             description,
             targets,
             known: Mutex::default(),
@@ -86,12 +93,20 @@ impl StripedStorage {
         Ok(storage)
     }
 
-    /// Makes a new set of at least three empty places, or resumes an interrupted attempt.
+    /// Makes a new set of 3 to 32 empty places, or resumes an interrupted attempt.
     ///
     /// # Errors
     /// When the places are too few, or one does not answer or holds other data.
     pub fn form(places: Vec<Place>, fixed_roles: bool) -> Result<()> {
-        open::form(places, fixed_roles)
+        Self::form_groups(vec![places], fixed_roles)
+    }
+
+    /// The same, of several groups: each object is striped over the places of one.
+    ///
+    /// # Errors
+    /// As [`StripedStorage::form`].
+    pub fn form_groups(groups: Vec<Vec<Place>>, fixed_roles: bool) -> Result<()> {
+        open::form(groups, fixed_roles)
     }
 
     /// Lets `sender` put and rebuild stripes; waits for `patience` when too many nodes are away.
@@ -105,6 +120,21 @@ impl StripedStorage {
     /// The targets' URLs, of missing targets the last known ones.
     pub fn urls(&self) -> impl Iterator<Item = &str> {
         self.targets.all().iter().map(|target| target.url.as_str())
+    }
+
+    /// The URLs of the targets that share stripes with this one, or would with one that is added,
+    /// without its own.
+    pub fn neighbours(&self, url: Option<&str>) -> Vec<&str> {
+        let all = self.targets.all();
+        let url_of = |number: usize| all[number].url.as_str();
+        let has = |targets: &&Vec<usize>| match url {
+            Some(url) => targets.iter().any(|&number| url_of(number) == url),
+            None => self.generation(self.description.smallest_group()) == Some(targets.as_slice()),
+        };
+        let with = self.generations.iter().filter(has).flatten().copied();
+        let with: Numbers = with.collect();
+        let others = with.iter().map(url_of);
+        others.filter(|other| Some(*other) != url).collect()
     }
 
     /// Targets with damaged parts that reads have met and computed from other targets: the URL of
@@ -235,10 +265,13 @@ impl StripedStorage {
             .copied()
             .filter(|&number| away(number))
             .collect();
-        let which = if short[..] == *self.newest().1 {
-            "targets"
-        } else {
+        let mut groups = self.groups.iter();
+        let which = if !groups.any(|&group| self.generation(group) == Some(short)) {
             "targets from before the last addition"
+        } else if self.groups.len() > 1 {
+            "targets of a group"
+        } else {
+            "targets"
         };
         let text = format!(
             "{} of {} {which} are missing, and only two may be: {}",
@@ -249,7 +282,8 @@ impl StripedStorage {
         Err(StorageError::new(StorageErrorKind::TooFewTargets, text))
     }
 
-    /// The number of the newest generation, to which new stripes belong, and its targets.
+    /// The number of the newest generation and its targets, which have the copies of objects that
+    /// are not striped.
     pub(crate) fn newest(&self) -> (u8, &[usize]) {
         let newest = self.generations.last().expect("there is a generation");
         (self.generations.len() as u8, newest)
@@ -328,6 +362,36 @@ impl StripedStorage {
         self.tag_key.get().is_some()
     }
 
+    /// The targets in the order in which they are asked for an object: one of each group at once,
+    /// if there are several groups, and one after the other otherwise.
+    pub(crate) fn rounds(&self, object: Id) -> Vec<Vec<usize>> {
+        let in_turn = self.replica_order(object);
+        if self.groups.len() == 1 {
+            return in_turn.into_iter().map(|number| vec![number]).collect();
+        }
+        let mut asked = Numbers::default();
+        let groups = self.groups.iter().rev();
+        let groups: Vec<&[usize]> = groups.filter_map(|&group| self.generation(group)).collect();
+        let mut rounds: Vec<Vec<usize>> = Vec::new();
+        for place in 0..ROLES_MAX {
+            let groups = groups.iter().filter(|targets| place < targets.len());
+            let one = |targets: &&&[usize]| {
+                targets[(self.turn(object, targets.len()) + place) % targets.len()]
+            };
+            let round: Vec<usize> = groups.map(|targets| one(&targets)).collect();
+            round.iter().for_each(|&number| asked.insert(number));
+            rounds.push(round);
+        }
+        rounds.push(
+            in_turn
+                .into_iter()
+                .filter(|&number| !asked.contains(number))
+                .collect(),
+        );
+        rounds.retain(|round| !round.is_empty());
+        rounds
+    }
+
     /// The targets in the order in which they are to hold copies of an object.
     pub(crate) fn replica_order(&self, object: Id) -> Vec<usize> {
         let (_, newest) = self.newest();
@@ -343,7 +407,7 @@ impl StripedStorage {
         match kind {
             // On every target: all other objects are unreadable without them, and they hardly ever
             // change.
-            ObjectKind::Config | ObjectKind::Key => self.newest().1.len(),
+            ObjectKind::Config | ObjectKind::Key => self.targets.all().len(),
             _ => REPLICAS,
         }
     }

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use crate::list::Holding;
-use crate::striped::StripedStorage;
+use crate::numbers::Numbers;
+use crate::striped::{REPLICAS, StripedStorage};
 use tabane_storage::{Id, Name, ObjectKind, Result};
 
 /// The state of a target.
@@ -150,10 +151,10 @@ impl StripedStorage {
             survey.targets[number].free_bytes = free;
         }
         // Objects that are on the same targets are lost together.
-        let mut kinds_of_holding: BTreeSet<(u8, u64)> = BTreeSet::new();
+        let mut kinds_of_holding: BTreeSet<(u8, Numbers)> = BTreeSet::new();
         for (name, holding) in &found {
             for (number, target) in survey.targets.iter_mut().enumerate() {
-                if holding.holders >> number & 1 == 1 {
+                if holding.holders.contains(number) {
                     target.objects += 1;
                     target.bytes += holding.container_len;
                 }
@@ -175,56 +176,99 @@ impl StripedStorage {
                 survey.targets[number].lacks += 1;
             }
         }
-        // Storages refuse to work with more than two targets missing, even if these hold nothing.
-        let missing = (self.targets.all().len() - up.len()) as u32;
-        let survives = |lost: u64| {
-            let mut holdings = kinds_of_holding.iter();
-            missing + lost.count_ones() <= 2
-                && holdings
-                    .all(|&(generation, holders)| self.is_enough(generation, holders & !lost))
-        };
-        survey.spare = up
-            .iter()
-            .copied()
-            .filter(|&one| survives(1 << one))
-            .collect();
-        for (place, &one) in up.iter().enumerate() {
-            let others = up[place + 1..].iter();
-            let others = others.filter(|&&other| survives(1 << one | 1 << other));
+        let mut needed = Needed::default();
+        for (generation, holders) in kinds_of_holding {
+            let places = self.generation(generation);
+            let may_go = match places {
+                Some(places) => (holders_in(places, &holders).len() + 2) - places.len(),
+                None => holders.len() - 1,
+            };
+            let holders = places.map_or(holders, |places| holders_in(places, &holders));
+            needed.of(&holders, may_go);
+        }
+        // Storages refuse to work with more than two targets of a generation missing, even if these
+        // hold nothing.
+        let all_up: Numbers = up.iter().copied().collect();
+        for places in &self.generations {
+            let there = holders_in(places, &all_up);
+            needed.of(&there, (there.len() + 2).saturating_sub(places.len()));
+        }
+        let is_spare = |&number: &usize| !needed.alone.contains(number);
+        survey.spare = up.iter().copied().filter(is_spare).collect();
+        for (place, &one) in survey.spare.iter().enumerate() {
+            let others = survey.spare[place + 1..].iter();
+            let others = others.filter(|&&other| !needed.pairs.contains(&(one, other)));
             survey.spare_pairs.extend(others.map(|&other| (one, other)));
         }
         Ok(survey)
     }
 
     /// Whether the parts on these targets are enough to read an object.
-    pub(super) fn is_enough(&self, generation: u8, holders: u64) -> bool {
+    pub(super) fn is_enough(&self, generation: u8, holders: &Numbers) -> bool {
         match self.generation(generation) {
-            Some(targets) => {
-                let there = targets.iter().filter(|&&number| holders >> number & 1 == 1);
-                there.count() + 2 >= targets.len()
-            }
-            None => generation == 0 && holders != 0,
+            Some(targets) => holders_in(targets, holders).len() + 2 >= targets.len(),
+            None => generation == 0 && !holders.is_empty(),
         }
     }
 
     /// The targets in use that should hold a part of an object, and answered that they have none of
     /// the right length.
     pub(super) fn lacking(&self, name: Name, holding: &Holding) -> Vec<usize> {
-        let has = |number: &usize| holding.holders >> number & 1 == 1;
+        let has = |number: &usize| holding.holders.contains(*number);
         let is_up =
-            |number: &usize| holding.answered >> number & 1 == 1 && self.targets.is_up(*number);
+            |number: &usize| holding.answered.contains(*number) && self.targets.is_up(*number);
         if let Some(targets) = self.generation(holding.generation()) {
             let lacking = targets.iter().copied();
             return lacking
                 .filter(|number| is_up(number) && !has(number))
                 .collect();
         }
-        let order = self.replica_order(name.id);
+        let mut order = self.replica_order(name.id);
+        if self.replicas(name.kind) == REPLICAS {
+            // All copies have to be in one group: of each, two targets may be lost.
+            let held = |group: &&[usize]| group.iter().filter(|number| has(number)).count();
+            let groups = self.groups.iter();
+            let groups = groups.filter_map(|&group| self.generation(group));
+            if let Some(most) = groups.max_by_key(held)
+                && self.groups.len() > 1
+            {
+                order.retain(|number| most.contains(number));
+            }
+        }
         let there = order.iter().filter(|number| has(number)).count();
         let wanted = self.replicas(name.kind).saturating_sub(there);
         let others = order
             .into_iter()
             .filter(|number| is_up(number) && !has(number));
         others.take(wanted).collect()
+    }
+}
+
+/// Those of a generation's targets that are among the holders.
+fn holders_in(targets: &[usize], holders: &Numbers) -> Numbers {
+    let there = targets.iter().copied();
+    there.filter(|&number| holders.contains(number)).collect()
+}
+
+/// Targets that cannot be lost: alone, or two together.
+#[derive(Default)]
+struct Needed {
+    alone: Numbers,
+    pairs: BTreeSet<(usize, usize)>,
+}
+
+impl Needed {
+    /// Of these targets so many may go, if they are fewer than two.
+    fn of(&mut self, targets: &Numbers, may_go: usize) {
+        match may_go {
+            0 => self.alone = self.alone.or(targets),
+            1 => {
+                for one in targets.iter() {
+                    let others = targets.iter().filter(|&other| other > one);
+                    self.pairs.extend(others.map(|other| (one, other)));
+                }
+            }
+            _ => {}
+        }
     }
 }

@@ -396,6 +396,11 @@ impl Targets {
         is_node
     }
 
+    /// Whether a target is in use and takes new parts, as far as is known.
+    pub fn takes(&self, number: usize) -> bool {
+        self.is_up(number) && !lock(&self.all()[number].state).refuses
+    }
+
     /// An error of a target that ends the operation, with the target's name.
     pub fn blame(&self, number: usize, error: &StorageError) -> StorageError {
         let text = format!("target {}: {error}", self.all()[number].url);

@@ -250,7 +250,7 @@ impl Bed {
             network,
             fabric: args.fabric.clone(),
         };
-        authority::create(&bed.file(), &bed.addresses)?;
+        authority::create(&bed.file(), &bed.addresses, None)?;
         bed.start_missing()?;
         cluster::form(&bed.file())?;
         Ok(bed)

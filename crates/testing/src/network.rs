@@ -85,9 +85,11 @@ impl Network {
 
     /// The first members as nodes of a cluster.
     pub fn addresses(&self, nodes: usize) -> Vec<NodeAddress> {
-        let node = |number| NodeAddress {
-            name: format!("n{number}"),
-            address: format!("{}:7440", self.address(number)),
+        let node = |number| {
+            NodeAddress::new(
+                format!("n{number}"),
+                format!("{}:7440", self.address(number)),
+            )
         };
         (0..nodes).map(node).collect()
     }

@@ -1,5 +1,6 @@
 //! `tabane cluster`
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -9,17 +10,19 @@ use jiff::Timestamp;
 use serde_json::json;
 use tabane_node::authority;
 use tabane_storage::{Role, StorageError, StorageErrorKind};
-use tabane_striped::cluster::file::NodeAddress;
+use tabane_striped::cluster::file::{ClusterFile, NodeAddress};
 use tabane_striped::cluster::wire::{RESERVE_BYTES, Status};
 use tabane_striped::cluster::{self, NodeStorage, Plan};
-use tabane_striped::{HealOptions, Survey};
+use tabane_striped::{HealOptions, Place, RebalanceOptions, StripedStorage, Survey};
 
 use super::{cluster_bench, cluster_clients, heal};
 use crate::advice;
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
-use crate::output::{Output, Table, print_json};
+use crate::output::{Output, Table, into_object, print_json};
+use crate::progress::Progress;
+use crate::reporter::Reporter;
 
 /// Make a cluster of nodes, look at it, change it
 #[derive(Args)]
@@ -45,22 +48,33 @@ FILE is for clients. Of cluster.json, cluster-a.json beside it is for node a, an
 cluster-authority.json signs certificates: to add nodes, and to make, renew and withdraw those of \
 clients. Keep it in a safe place. All of them are secret. Nothing is sent.
 
-Example:
+Of many nodes --group-size makes groups of about so many. Each object is then on the nodes of one \
+group, and of each group any two nodes may be lost. Behind a node's address @RACK says what it is \
+lost together with: no two nodes of a group are in one rack, so that any two racks may be lost.
+
+Examples:
   tabane cluster create cluster.json --node a=10.0.0.1:7440 --node b=10.0.0.2:7440 --node \
-c=10.0.0.3:7440")]
+c=10.0.0.3:7440
+  tabane cluster create cluster.json --group-size 3 --node a=10.0.1.1:7440@r1 --node \
+b=10.0.1.2:7440@r1 --node c=10.0.2.1:7440@r2 --node d=10.0.2.2:7440@r2 --node e=10.0.3.1:7440@r3 \
+--node f=10.0.3.2:7440@r3")]
     Create {
         /// The file for clients
         file: PathBuf,
         /// A node's name, and where it is found; once for each node
-        #[arg(long = "node", value_name = "NAME=HOST:PORT", required = true)]
+        #[arg(long = "node", value_name = "NAME=HOST:PORT[@RACK]", required = true)]
         #[arg(value_parser = parse_node)]
         nodes: Vec<NodeAddress>,
+        /// Nodes of a group, about; without it, all make one group
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(3..=32))]
+        group_size: Option<u64>,
     },
     /// Show how each node is, and what could be lost now
     #[command(after_help = "\
 Ends with 0 when all is well: every node answers, has all its parts and some room, and reaches all \
 others. Otherwise with 4 while any one node can still be lost, with 5 when one cannot, and with 1 \
-when the repository cannot be read: more than two nodes are missing, or none says what there is. \
+when the repository cannot be read: more than two nodes of a group are missing, or none says what \
+there is. \
 The last line says what could be lost now.
 
 Example:
@@ -70,17 +84,20 @@ Example:
         #[arg(long, value_name = "DURATION", value_parser = parse_pause)]
         watch: Option<Duration>,
     },
-    /// Spread what is stored from now on over another node as well
+    /// Spread what is stored from now on over another node as well, or over another group
     #[command(after_help = "\
 The first run writes the file of the new node. Serve the node with it, then run the same command \
-again.
+again. One node makes the smallest group larger. Three nodes or more are a group of their own. \
+What is stored already stays where it is.
 
-Example:
-  tabane cluster add -r cluster:cluster.json f=10.0.0.6:7440")]
+Examples:
+  tabane cluster add -r cluster:cluster.json f=10.0.0.6:7440
+  tabane cluster add -r cluster:cluster.json g=10.0.4.1:7440@r1 h=10.0.4.2:7440@r2 \
+i=10.0.4.3:7440@r3")]
     Add {
-        /// Its name, and where it is found
-        #[arg(value_name = "NAME=HOST:PORT", value_parser = parse_node)]
-        node: NodeAddress,
+        /// Name of each node, and where it is found
+        #[arg(value_name = "NAME=HOST:PORT[@RACK]", value_parser = parse_node, required = true)]
+        nodes: Vec<NodeAddress>,
     },
     /// Put a new, empty node where another was
     #[command(after_help = "\
@@ -95,7 +112,7 @@ Examples:
         /// The name of the node that is replaced
         old: String,
         /// Name of the new one, and where it is found
-        #[arg(value_name = "NAME=HOST:PORT", value_parser = parse_node)]
+        #[arg(value_name = "NAME=HOST:PORT[@RACK]", value_parser = parse_node)]
         new: NodeAddress,
     },
     /// Forget a node that was added and is not used
@@ -174,6 +191,19 @@ Example:
         #[arg(long)]
         urgent: bool,
     },
+    /// Move what is stored from full groups to newer ones, which were added
+    #[command(after_help = "\
+Ends when no group is fuller than all together. It may be interrupted and run again, beside \
+backups and everything else, and takes all nodes. What has moved stays in its old group for five \
+minutes more, so that nobody who is looking misses it.
+
+Example:
+  tabane cluster rebalance -r cluster:cluster.json --limit 50000")]
+    Rebalance {
+        /// Move at most this many KiB a second
+        #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u64).range(1..))]
+        limit: Option<u64>,
+    },
     /// Read everything, and mend what has changed: as `tabane scrub`
     #[command(after_help = "\
 Example:
@@ -206,10 +236,17 @@ impl Cluster {
     /// Runs `tabane cluster`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         match self.action {
-            Action::Create { file, nodes } => create(global, &file, &nodes),
+            Action::Create {
+                file,
+                nodes,
+                group_size,
+            } => create(global, &file, &nodes, group_size.map(|size| size as usize)),
             Action::Status { watch } => status(global, watch),
-            Action::Add { node } => change(global, None, &node),
-            Action::Replace { old, new } => change(global, Some(&old), &new),
+            Action::Add { nodes } if nodes.len() == 2 => Err(Failure::Usage(
+                "two nodes are no group: add one after the other, or three at once".to_owned(),
+            )),
+            Action::Add { nodes } => change(global, None, &nodes),
+            Action::Replace { old, new } => change(global, Some(&old), &[new]),
             Action::Remove { name } => remove(global, &name),
             Action::Bench { plans, seconds } => {
                 // Only for clusters.
@@ -227,6 +264,7 @@ impl Cluster {
                 cluster_clients::tell_nodes(&global.cluster()?)?;
                 heal::heal(global, HealOptions::default().is_urgent(urgent))
             }
+            Action::Rebalance { limit } => rebalance(global, limit),
             Action::Scrub { limit } => heal::heal(
                 global,
                 HealOptions::default()
@@ -249,8 +287,13 @@ fn parse_role(text: &str) -> std::result::Result<Role, String> {
 }
 
 fn parse_node(text: &str) -> std::result::Result<NodeAddress, String> {
-    let form = || format!("{text:?} is not of the form NAME=HOST:PORT");
-    let (name, address) = text.split_once('=').ok_or_else(form)?;
+    let form = || format!("{text:?} is not of the form NAME=HOST:PORT or NAME=HOST:PORT@RACK");
+    let (name, place) = text.split_once('=').ok_or_else(form)?;
+    let (address, rack) = match place.split_once('@') {
+        Some((_, "")) => return Err(form()),
+        Some((address, rack)) => (address, Some(rack.to_owned())),
+        None => (place, None),
+    };
     let (host, port) = address.rsplit_once(':').ok_or_else(form)?;
     if host.is_empty() || port.is_empty() {
         return Err(form());
@@ -259,17 +302,22 @@ fn parse_node(text: &str) -> std::result::Result<NodeAddress, String> {
         return Err(format!("{port:?} is no port: there are 1 to 65535"));
     }
     Ok(NodeAddress {
-        name: name.to_owned(),
-        address: address.to_owned(),
+        rack,
+        ..NodeAddress::new(name.to_owned(), address.to_owned())
     })
 }
 
-fn create(global: &Global, file: &Path, nodes: &[NodeAddress]) -> Result<Exit> {
+fn create(
+    global: &Global,
+    file: &Path,
+    nodes: &[NodeAddress],
+    group_size: Option<usize>,
+) -> Result<Exit> {
     if nodes.len() < 3 {
         let text = "surviving the loss of two nodes takes at least 3: give --node several times";
         return Err(Failure::Usage(text.to_owned()));
     }
-    let written = authority::create(file, nodes).map_err(|error| match error.kind() {
+    let written = authority::create(file, nodes, group_size).map_err(|error| match error.kind() {
         StorageErrorKind::AlreadyExists => {
             let text = format!(
                 "there are files of a cluster beside {}: choose another name",
@@ -486,6 +534,41 @@ fn remove(global: &Global, name: &str) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
+/// Moves objects to newer groups.
+fn rebalance(global: &Global, limit: Option<u64>) -> Result<Exit> {
+    global.cluster()?;
+    let storage = global.set_with_secret()?;
+    let progress = Progress::start(global);
+    let reporter = Reporter::new(&progress).without_notes(global.quiet);
+    let options = RebalanceOptions::default().limit_kib_per_s(limit);
+    let report = storage.rebalance(options, &reporter);
+    progress.stop();
+    let report = report.map_err(|error| Failure::Storage("cannot rebalance: ", error))?;
+    if global.json {
+        let mut object = into_object(json!({"message_type": "summary"}));
+        object.append(&mut into_object(
+            serde_json::to_value(report).unwrap_or_default(),
+        ));
+        print_json(&object.into())?;
+    } else if !global.quiet {
+        let mut output = Output::new();
+        output.line(format!(
+            "moved {}, {}",
+            format::count(report.moved_objects, "object"),
+            format::bytes(report.moved_bytes)
+        ))?;
+        if report.freed_objects > 0 {
+            let objects = format::count(report.freed_objects, "object");
+            output.line(format!("freed {objects} that an interrupted run had left in two groups"))?;
+        }
+        output.finish()?;
+    }
+    Ok(match report.unmoved_objects {
+        0 => Exit::Success,
+        _ => Exit::Failure,
+    })
+}
+
 /// The node of this name.
 fn known(file: &Path, name: &str) -> Result<Arc<NodeStorage>> {
     let nodes = cluster::nodes(file)?;
@@ -521,25 +604,72 @@ fn say(global: &Global, node: &str, text: String) -> Result<()> {
     output.finish()
 }
 
-/// Adds a node, or puts it where another was.
-fn change(global: &Global, old: Option<&str>, new: &NodeAddress) -> Result<Exit> {
+/// Adds nodes, or puts one where another was.
+fn change(global: &Global, old: Option<&str>, new: &[NodeAddress]) -> Result<Exit> {
     let file = global.cluster()?;
     if let Some(old) = old {
-        check_old(&file, old, &new.name)?;
+        check_old(&file, old, &new[0].name)?;
     }
-    match authority::add(&file, new) {
-        Ok(written) => {
-            let text = format!(
-                "wrote {}: serve the node with it, then run this command again",
-                written.display()
-            );
-            say(global, &new.name, text)?;
-            return Ok(Exit::Success);
+    let mut written = Vec::new();
+    for node in new {
+        match authority::add(&file, node) {
+            Ok(path) => written.push(path.display().to_string()),
+            Err(error) if error.kind() == StorageErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error.into()),
         }
-        Err(error) if error.kind() == StorageErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error.into()),
     }
-    let node = known(&file, &new.name)?;
+    let names: Vec<&str> = new.iter().map(|node| node.name.as_str()).collect();
+    let names = names.join(", ");
+    if !written.is_empty() {
+        let text = match &written[..] {
+            [one] => format!("wrote {one}: serve the node with it, then run this command again"),
+            all => format!(
+                "wrote {}: serve each node with its file, then run this command again",
+                all.join(", ")
+            ),
+        };
+        say(global, &names, text)?;
+        return Ok(Exit::Success);
+    }
+    let nodes: Vec<Arc<NodeStorage>> = new
+        .iter()
+        .map(|new| answering(&file, new))
+        .collect::<Result<_>>()?;
+    let storage = global.set()?;
+    let places: Vec<Place> = nodes.into_iter().map(cluster::place).collect();
+    let old_url = old.map(cluster::node_url);
+    check_racks(&file, &storage, old_url.as_deref(), &places)?;
+    match old {
+        None if places.len() == 1 => storage.add(&places[0])?,
+        None => storage.add_group(&places)?,
+        Some(old) => {
+            let new = &new[0].name;
+            let is_target = |name: &str| storage.urls().any(|url| url == cluster::node_url(name));
+            // An earlier run may have been interrupted before it changed the file.
+            if is_target(old) || !is_target(new) {
+                storage.replace(&cluster::node_url(old), &places[0])?;
+            }
+            // A node may have replaced itself, with an empty directory.
+            let is_gone = |node: &NodeAddress| node.name == old && node.name != *new;
+            authority::change(&file, |nodes| nodes.retain(|node| !is_gone(node)))?;
+        }
+    }
+    let (are, nodes) = match new.len() {
+        1 => ("is", "a node"),
+        _ => ("are", "nodes"),
+    };
+    let text = format!(
+        "{names} {are} {nodes} of the repository now: run `tabane cluster heal`, and give other \
+         clients the new {}",
+        file.display()
+    );
+    say(global, &names, text)?;
+    Ok(Exit::Success)
+}
+
+/// A new node, which the file knows at this address and which answers.
+fn answering(file: &Path, new: &NodeAddress) -> Result<Arc<NodeStorage>> {
+    let node = known(file, &new.name)?;
     if node.address() != new.address {
         return Err(Failure::Other(format!(
             "{} is known to be at {}: if it has moved, change its address in {}",
@@ -553,27 +683,38 @@ fn change(global: &Global, old: Option<&str>, new: &NodeAddress) -> Result<Exit>
             "{error}: serve the node, then run this command again"
         ))
     })?;
-    let storage = global.set()?;
-    let place = cluster::place(node);
-    match old {
-        None => storage.add(&place)?,
-        Some(old) => {
-            let is_target = |name: &str| storage.urls().any(|url| url == cluster::node_url(name));
-            // An earlier run may have been interrupted before it changed the file.
-            if is_target(old) || !is_target(&new.name) {
-                storage.replace(&cluster::node_url(old), &place)?;
-            }
-            // A node may have replaced itself, with an empty directory.
-            let is_gone = |node: &NodeAddress| node.name == old && node.name != new.name;
-            authority::change(&file, |nodes| nodes.retain(|node| !is_gone(node)))?;
+    Ok(node)
+}
+
+/// Fails if a new node would be in one rack with another of its group.
+fn check_racks(
+    file: &Path,
+    storage: &StripedStorage,
+    old_url: Option<&str>,
+    new: &[Place],
+) -> Result<()> {
+    let known = ClusterFile::read(file)?;
+    let rack = |url: &str| {
+        let mut nodes = known.nodes.iter();
+        nodes.find(|node| cluster::node_url(&node.name) == url)?.rack.as_deref()
+    };
+    let beside = match new {
+        [_] => storage.neighbours(old_url),
+        _ => Vec::new(),
+    };
+    let urls = new.iter().map(|place| place.url.as_str());
+    let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
+    for url in beside.into_iter().filter(|url| !new.iter().any(|new| new.url == *url)).chain(urls) {
+        let Some(rack) = rack(url) else { continue };
+        if let Some(other) = seen.insert(rack, url)
+            && new.iter().any(|new| new.url == url)
+        {
+            return Err(Failure::Other(format!(
+                "{url} and {other} would be in one group and are in one rack, {rack}: take a node \
+                 of another rack, or correct the racks in {}",
+                file.display()
+            )));
         }
     }
-    let text = format!(
-        "{} is a node of the repository now: run `tabane cluster heal`, and give other clients the \
-         new {}",
-        new.name,
-        file.display()
-    );
-    say(global, &new.name, text)?;
-    Ok(Exit::Success)
+    Ok(())
 }

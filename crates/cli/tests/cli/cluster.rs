@@ -362,6 +362,62 @@ fn a_node_is_added_and_takes_its_share() {
 }
 
 #[test]
+fn a_cluster_of_groups_grows_by_a_group() {
+    let bed = Bed::new();
+    let file = bed.path("cluster.json").display().to_string();
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let nodes = names.iter().zip(["r1", "r1", "r2", "r2", "r3", "r3"]);
+    let nodes: Vec<String> = nodes
+        .map(|(name, rack)| format!("--node={name}=127.0.0.1:0@{rack}"))
+        .collect();
+    let create = ["cluster", "create", &file, "--group-size", "3"].into_iter();
+    let create = create.chain(nodes.iter().map(String::as_str));
+    run(&mut bare_command(create)).succeeds();
+    let mut daemons: Vec<Daemon> = names.map(|name| Daemon::start(&bed, name)).into();
+    tabane(&bed, ["init"]).succeeds();
+    let source = bed.source().display().to_string();
+    fs::write(bed.source().join("more"), crate::bed::varied(900_000)).expect("a file");
+    tabane(&bed, ["backup", &source]).succeeds();
+    tabane(&bed, ["cluster", "rebalance"])
+        .succeeds()
+        .says("moved 0 objects");
+
+    let two = ["cluster", "add", "g=127.0.0.1:0@r1", "h=127.0.0.1:0@r2"];
+    tabane(&bed, two).fails(2, "two nodes are no group");
+    let group = ["g=127.0.0.1:0@r1", "h=127.0.0.1:0@r2", "i=127.0.0.1:0@r3"];
+    let add = |nodes: &[String]| {
+        let nodes = nodes.iter().map(String::as_str);
+        tabane(&bed, ["cluster", "add"].into_iter().chain(nodes))
+    };
+    let ran = add(&group.map(str::to_owned));
+    ran.succeeds().says("serve each node with its file");
+    daemons.extend(["g", "h", "i"].map(|name| Daemon::start(&bed, name)));
+    let served: Vec<String> = daemons[6..].iter().map(Daemon::node).collect();
+    add(&served)
+        .succeeds()
+        .says("g, h, i are nodes of the repository now");
+    // Copies of the config and of keys for the new ones.
+    tabane(&bed, ["cluster", "heal"]).succeeds();
+    // A node whose rack the smallest group has already.
+    add(&["x=127.0.0.1:0@r2".to_owned()]).succeeds();
+    daemons.push(Daemon::start(&bed, "x"));
+    add(&[daemons[9].node()]).fails(1, "are in one rack, r2");
+
+    for number in 0..8 {
+        let bytes = crate::bed::varied(700_000 + number);
+        fs::write(bed.source().join(format!("{number}")), bytes).expect("a file");
+        tabane(&bed, ["backup", &source]).succeeds();
+    }
+    let status = tabane(&bed, ["cluster", "status", "--json"]);
+    assert_eq!(status.last_json()["survey"]["incomplete_objects"], 0);
+    // Any two racks may be lost, of three: six nodes.
+    for name in [8, 7, 5, 4, 3, 2] {
+        drop(daemons.remove(name));
+    }
+    comes_back(&bed);
+}
+
+#[test]
 fn bad_input() {
     let bed = Bed::new();
     let file = bed.path("cluster.json").display().to_string();
@@ -380,7 +436,9 @@ fn bad_input() {
         .map(|number| format!("n{number}=h:{}", 1 + number))
         .collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
-    create(&many).fails(1, "a cluster has at most 32 nodes, and these are 33");
+    create(&many).fails(1, "a group has at most 32 nodes, and these are 33");
+    create(&["a=h:1@r", "b=h:2@r", "c=h:3@q"]).fails(1, "rack r has 2 nodes");
+    create(&["a=h:1@", "b=h:2", "c=h:3"]).fails(2, "NAME=HOST:PORT@RACK");
     create(&["a=h:1", "b=h:2", "c=h:1"]).fails(1, "a and c would both be at h:1");
     tabane(&bed, ["snapshots"]).fails(10, "there is no repository at cluster:");
     create(&["a=h:1", "b=h:2", "c=h:3"]).succeeds();

@@ -349,7 +349,7 @@ impl Cluster {
             work,
         };
         let addresses = cluster.network.addresses(nodes);
-        authority::create(&cluster.file(), &addresses)?;
+        authority::create(&cluster.file(), &addresses, None)?;
         for (number, address) in addresses.iter().enumerate() {
             let of_node = text(&authority::node_path(&cluster.file(), &address.name));
             let dir = text(&cluster.directory(number));

@@ -45,6 +45,28 @@ pub struct NodeAddress {
     pub name: String,
     /// Host and port; this may be changed by hand when a node moves.
     pub address: String,
+    /// The rack, or whatever else is lost together with all that is in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rack: Option<String>,
+    /// The number of the group that it is in when the repository is made.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub group: u8,
+}
+
+impl NodeAddress {
+    /// A node of the first group, and in no rack.
+    pub fn new(name: String, address: String) -> Self {
+        Self {
+            name,
+            address,
+            rack: None,
+            group: 0,
+        }
+    }
+}
+
+fn is_first(group: &u8) -> bool {
+    *group == 0
 }
 
 /// The file of a cluster's clients.

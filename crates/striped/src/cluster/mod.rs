@@ -6,6 +6,7 @@
 //! network.
 
 pub mod file;
+pub mod groups;
 mod limits;
 mod links;
 mod mixer;
@@ -17,6 +18,7 @@ mod session;
 pub mod tls;
 pub mod wire;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -89,7 +91,12 @@ pub fn open_file(path: &Path, options: &RemoteOptions, plan: Plan) -> Result<Str
 /// # Errors
 /// As [`StripedStorage::form`].
 pub fn form(path: &Path) -> Result<()> {
-    StripedStorage::form(places(&ClusterFile::read(path)?, &Arc::default())?, false)
+    let file = ClusterFile::read(path)?;
+    let mut groups: BTreeMap<u8, Vec<Place>> = BTreeMap::new();
+    for (node, place) in file.nodes.iter().zip(places(&file, &Arc::default())?) {
+        groups.entry(node.group).or_default().push(place);
+    }
+    StripedStorage::form_groups(groups.into_values().collect(), false)
 }
 
 /// The nodes that a file names; no request is sent yet.

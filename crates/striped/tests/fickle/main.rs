@@ -2,6 +2,7 @@
 
 mod beside;
 mod forged;
+mod groups;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +23,8 @@ struct Fickle {
     reads: Mutex<Option<StorageErrorKind>>,
     others: Mutex<Option<StorageErrorKind>>,
     read_bytes: AtomicU64,
+    /// Bytes that it says are free.
+    free: Mutex<Option<u64>>,
     /// How long each 64 KiB that are read take.
     pause: Mutex<Duration>,
     /// What happens before the next put, and the next deletion, of a snapshot.
@@ -38,6 +41,7 @@ impl Fickle {
             reads: Mutex::default(),
             others: Mutex::default(),
             read_bytes: AtomicU64::new(0),
+            free: Mutex::default(),
             pause: Mutex::default(),
             before_put: Mutex::default(),
             before_delete: Mutex::default(),
@@ -100,6 +104,10 @@ impl Storage for Fickle {
         self.act(&self.others, || self.inner.stat(name))
     }
 
+    fn free_bytes(&self) -> Option<u64> {
+        *self.free.lock().unwrap()
+    }
+
     fn delete(&self, name: Name) -> Result<()> {
         meanwhile(name, &self.before_delete);
         self.act(&self.others, || self.inner.delete(name))
@@ -126,6 +134,20 @@ struct Bed {
 impl Bed {
     /// A set of targets at URLs that begin with this.
     fn new(count: usize, scheme: &str) -> Self {
+        Self::of_groups(&[count], scheme)
+    }
+
+    /// A set of groups of so many targets.
+    fn of_groups(groups: &[usize], scheme: &str) -> Self {
+        let bed = Self::unformed(groups.iter().sum(), scheme);
+        let mut places = bed.places.clone();
+        let groups = groups.iter().map(|&count| places.drain(..count).collect());
+        StripedStorage::form_groups(groups.collect(), false).unwrap();
+        bed
+    }
+
+    /// Targets that are no set yet.
+    fn unformed(count: usize, scheme: &str) -> Self {
         // In memory, if the system has /dev/shm.
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         let dir = dir.unwrap();
@@ -138,7 +160,6 @@ impl Bed {
                 storage: Arc::clone(target) as Arc<dyn Storage>,
             })
             .collect();
-        StripedStorage::form(places.clone(), false).unwrap();
         Self {
             _dir: dir,
             targets,

@@ -1,0 +1,358 @@
+//! Moves stripes to newer groups from those that are fuller.
+//!
+//! An object is put into its new group, and deleted from the old one when no listing can be at work
+//! that has asked the new group before that: so it is there at any time. It goes to a group of a
+//! higher number, and of an object that is whole in two groups that of the higher number stays: so
+//! two rebalances at once never delete each other's last copy.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::list::Holding;
+use crate::numbers::Numbers;
+use crate::open::refusal;
+use crate::striped::StripedStorage;
+use tabane_storage::sync::try_each;
+use tabane_storage::{
+    Limiter, Name, ObjectKind, Progress, Result, StorageError, StorageErrorKind, object_id,
+};
+
+/// Time after which a listing that began before an object was put has ended.
+pub const LISTING_TIME: Duration = Duration::from_secs(300);
+
+/// A group that is fuller than all together by less than this stays as it is.
+const TOLERANCE: f64 = 1.02;
+
+/// Objects that are moved at once, and objects after which old ones are deleted.
+const WORKERS: usize = 4;
+const BATCH: usize = 4 * WORKERS;
+
+/// Options of a rebalance.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct RebalanceOptions {
+    /// Move at most this many KiB a second.
+    pub limit_kib_per_s: Option<u64>,
+    /// How long an object is in both groups.
+    pub listing_time: Duration,
+}
+
+impl Default for RebalanceOptions {
+    fn default() -> Self {
+        Self {
+            limit_kib_per_s: None,
+            listing_time: LISTING_TIME,
+        }
+    }
+}
+
+tabane_storage::setters!(RebalanceOptions {
+    into => limit_kib_per_s: Option<u64>,
+    set => listing_time: Duration,
+});
+
+/// Results of a rebalance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RebalanceReport {
+    /// Objects that are in another group now.
+    pub moved_objects: u64,
+    /// Bytes of their parts.
+    pub moved_bytes: u64,
+    /// Objects that were in two groups and are in one now.
+    pub freed_objects: u64,
+    /// Objects that could not be moved.
+    pub unmoved_objects: u64,
+}
+
+/// How full a group is, in bytes of its targets.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    used: u64,
+    capacity: u64,
+}
+
+impl Load {
+    fn full(&self) -> f64 {
+        self.used as f64 / self.capacity.max(1) as f64
+    }
+}
+
+/// An object that is to be moved.
+struct Move {
+    name: Name,
+    from: Numbers,
+    to: u8,
+    /// Bytes of all its parts.
+    bytes: u64,
+}
+
+/// An object that is in the group where it stays, and is to be deleted from other targets.
+struct Moved {
+    since: Instant,
+    name: Name,
+    stays: u8,
+    from: Vec<usize>,
+}
+
+impl StripedStorage {
+    /// Moves objects to newer groups until none of the others is fuller than all together.
+    ///
+    /// # Errors
+    /// When a target is missing or fails. What was moved by then stays moved; objects that are
+    /// damaged are reported to `observer` and stay where they are.
+    pub fn rebalance(
+        &self,
+        options: RebalanceOptions,
+        observer: &dyn Progress,
+    ) -> Result<RebalanceReport> {
+        self.check_all_there()?;
+        if self.is_tagged() && !self.knows_secret() {
+            let text = "to move objects takes the password: it makes the tags of their parts";
+            return Err(refusal(text.to_owned()));
+        }
+        // Deletions of other clients are marked meanwhile, since what is deleted may be put again.
+        let note = self.put_note()?;
+        let done = self.rebalance_noted(options, observer);
+        self.take_back(note);
+        done
+    }
+
+    fn rebalance_noted(
+        &self,
+        options: RebalanceOptions,
+        observer: &dyn Progress,
+    ) -> Result<RebalanceReport> {
+        let limiter = options.limit_kib_per_s.map(Limiter::new);
+        let mut report = RebalanceReport::default();
+        let mut moved = VecDeque::new();
+        for both in self.in_two_groups()? {
+            report.freed_objects += 1;
+            moved.push_back(both);
+        }
+        let moves = self.moves()?;
+        let total = moves.iter().map(|one| one.bytes).sum();
+        let mut done = 0;
+        for batch in moves.chunks(BATCH) {
+            let results: Result<Vec<Result<()>>> =
+                try_each(batch, WORKERS, |one| match self.move_to(one) {
+                    Err(error) if is_of_object(&error) => Ok(Err(error)),
+                    moved => moved.map(Ok),
+                });
+            for (one, result) in batch.iter().zip(results?) {
+                match result {
+                    Ok(()) => {
+                        report.moved_objects += 1;
+                        report.moved_bytes += one.bytes;
+                        moved.push_back(Moved {
+                            since: Instant::now(),
+                            name: one.name,
+                            stays: one.to,
+                            from: one.from.iter().collect(),
+                        });
+                    }
+                    // It was deleted meanwhile.
+                    Err(error) if error.kind() == StorageErrorKind::NotFound => {}
+                    Err(error) => {
+                        observer.problem(&format!("{}: {error}", one.name));
+                        report.unmoved_objects += 1;
+                    }
+                }
+                if let Some(limiter) = &limiter {
+                    limiter.pause(one.bytes as usize);
+                }
+                done += one.bytes;
+                observer.bytes(done, total);
+            }
+            self.delete_old(&mut moved, options.listing_time)?;
+        }
+        while let Some(first) = moved.front() {
+            thread::sleep(options.listing_time.saturating_sub(first.since.elapsed()));
+            self.delete_old(&mut moved, options.listing_time)?;
+        }
+        Ok(report)
+    }
+
+    /// Deletes from their old groups the objects that were moved long enough ago. One that is not
+    /// whole in its new group any more stays in the old one: it may have been deleted, or its new
+    /// parts may have been taken for leftovers.
+    fn delete_old(&self, moved: &mut VecDeque<Moved>, listing_time: Duration) -> Result<()> {
+        while let Some(one) = moved.pop_front_if(|first| first.since.elapsed() >= listing_time) {
+            match self.check_whole(one.name, one.stays) {
+                Err(error) if error.kind() == StorageErrorKind::NotFound => continue,
+                whole => whole?,
+            }
+            let deleted = self
+                .targets
+                .each(&one.from, |_, target| target.delete(one.name));
+            for (number, deleted) in deleted {
+                match deleted {
+                    Err(error) if error.kind() != StorageErrorKind::NotFound => {
+                        return Err(self.targets.blame(number, &error));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails unless all targets of a group have a part of an object.
+    fn check_whole(&self, name: Name, group: u8) -> Result<()> {
+        self.check_all_there()?;
+        let targets = self.generation(group).unwrap_or_default();
+        let lengths = self.targets.each(targets, |_, target| target.stat(name));
+        for (number, length) in lengths {
+            length.map_err(|error| self.targets.blame(number, &error))?;
+        }
+        self.check_all_there()
+    }
+
+    /// The group of which a generation's targets are part.
+    fn group_of(&self, generation: u8) -> Option<u8> {
+        let targets = self.generation(generation)?;
+        let has_all = |&group: &u8| {
+            let of_group = self.generation(group).unwrap_or_default();
+            targets.iter().all(|number| of_group.contains(number))
+        };
+        self.groups.iter().copied().find(has_all)
+    }
+
+    /// Objects that are whole in two groups.
+    fn in_two_groups(&self) -> Result<Vec<Moved>> {
+        let mut found = Vec::new();
+        for kind in ObjectKind::ALL {
+            for (id, lengths) in self.merge(&self.raw_lists(kind)?) {
+                let name = Name::new(kind, id);
+                let whole = lengths.iter().filter(|one| self.has_all(one));
+                let mut whole: Vec<&Holding> = whole.collect();
+                whole.sort_by_key(|one| one.generation());
+                let Some(stays) = whole.pop().filter(|_| !self.is_deleted(name)) else {
+                    continue;
+                };
+                let are_apart = |one: &&&Holding| one.holders.and(&stays.holders).is_empty();
+                let others = whole.iter().filter(are_apart);
+                let from: Vec<usize> = others.flat_map(|one| one.holders.iter()).collect();
+                if !from.is_empty() {
+                    found.push(Moved {
+                        since: Instant::now(),
+                        name,
+                        stays: stays.generation(),
+                        from,
+                    });
+                }
+            }
+        }
+        found.sort_by_key(|one| one.name);
+        Ok(found)
+    }
+
+    /// What there is to move.
+    fn moves(&self) -> Result<Vec<Move>> {
+        let mut objects: Vec<(Name, Holding)> = self.holdings(&ObjectKind::ALL)?;
+        objects.sort_by_key(|(name, _)| *name);
+        let up = self.targets.up();
+        let free = self.targets.each(&up, |_, target| target.free_bytes());
+        let free: HashMap<usize, u64> = free
+            .into_iter()
+            .filter_map(|(number, free)| Some((number, free?)))
+            .collect();
+        let mut loads: BTreeMap<u8, Load> = self
+            .groups
+            .iter()
+            .map(|&group| (group, Load::default()))
+            .collect();
+        for (_, holding) in &objects {
+            let load = self.group_of(holding.generation());
+            if let Some(load) = load.and_then(|group| loads.get_mut(&group)) {
+                load.used += holding.container_len * holding.holders.len() as u64;
+            }
+        }
+        for (group, load) in &mut loads {
+            let targets = self.generation(*group).unwrap_or_default();
+            let all = targets.iter().map(|number| free.get(number).copied());
+            let least = all
+                .collect::<Option<Vec<u64>>>()
+                .and_then(|all| all.into_iter().min());
+            // Without knowing, each target counts for as much as any other.
+            let each = least.map_or(1 << 40, |least| least + load.used / targets.len() as u64);
+            load.capacity = each * targets.len() as u64;
+        }
+        let mut moves = Vec::new();
+        for (name, holding) in objects {
+            let generation = holding.generation();
+            let is_whole = holding.wrong.is_empty() && self.lacking(name, &holding).is_empty();
+            let Some(from) = self.group_of(generation).filter(|_| is_whole) else {
+                continue;
+            };
+            let bytes = holding.container_len * holding.holders.len() as u64;
+            if let Some(to) = receiver(&loads, from, generation, bytes) {
+                loads.entry(from).and_modify(|load| load.used -= bytes);
+                loads.entry(to).and_modify(|load| load.used += bytes);
+                let from = holding.holders;
+                moves.push(Move {
+                    name,
+                    from,
+                    to,
+                    bytes,
+                });
+            }
+        }
+        Ok(moves)
+    }
+
+    /// Puts an object into its new group.
+    fn move_to(&self, one: &Move) -> Result<()> {
+        let object = self.persist(|_| self.get_object(one.name, None))?;
+        if object_id(&[&object]) != one.name.id {
+            let text = "its bytes are not what its name says: a heal that reads all data is needed";
+            return Err(StorageError::new(StorageErrorKind::Damaged, text));
+        }
+        match self.persist(|is_again| self.put_stripe(one.name, &object, is_again, Some(one.to))) {
+            Err(error) if error.kind() == StorageErrorKind::AlreadyExists => {}
+            put => put?,
+        }
+        // Nothing goes from the old group before all of it is in the new one.
+        self.check_all_there()?;
+        let targets = self.generation(one.to).unwrap_or_default();
+        let lengths = self
+            .targets
+            .each(targets, |_, target| target.stat(one.name));
+        for (number, length) in lengths {
+            length.map_err(|error| self.targets.blame(number, &error))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether an error says something of one object alone.
+fn is_of_object(error: &StorageError) -> bool {
+    matches!(
+        error.kind(),
+        StorageErrorKind::Damaged | StorageErrorKind::NotFound
+    )
+}
+
+/// The emptiest group with a number above `generation`, if a group that is `from` stays fuller than
+/// all together with so many bytes less.
+fn receiver(loads: &BTreeMap<u8, Load>, from: u8, generation: u8, bytes: u64) -> Option<u8> {
+    let all = loads.values().fold(Load::default(), |all, load| Load {
+        used: all.used + load.used,
+        capacity: all.capacity + load.capacity,
+    });
+    let source = loads.get(&from)?;
+    let even = all.full() * source.capacity as f64;
+    let is_worth = source.used as f64 > even * TOLERANCE;
+    let newer = loads
+        .iter()
+        .filter(|(group, _)| **group != from && **group > generation);
+    let (group, load) = newer.min_by(|(_, a), (_, b)| a.full().total_cmp(&b.full()))?;
+    let more = Load {
+        used: load.used + bytes,
+        ..*load
+    };
+    let is_even = source.used.saturating_sub(bytes) as f64 >= even && more.full() <= source.full();
+    (is_worth && is_even).then_some(*group)
+}
