@@ -141,7 +141,7 @@ impl Failure {
             Self::Import(tabane_import::Error::NoRepository { .. }) => Exit::NoRepository,
             Self::Import(tabane_import::Error::WrongPassword { .. }) => Exit::WrongPassword,
             Self::Store(Error::Cancelled) => Exit::Interrupted,
-            Self::Usage(_) => Exit::Usage,
+            Self::Usage(_) | Self::Store(Error::Pattern(_)) => Exit::Usage,
             _ => Exit::Failure,
         }
     }

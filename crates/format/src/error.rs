@@ -236,6 +236,9 @@ pub enum Error {
     /// An option has an unusable value.
     #[error("{0}")]
     Invalid(String),
+    /// A pattern of names means nothing, or a file of patterns cannot be read.
+    #[error("{0}")]
+    Pattern(String),
     /// [`tabane_storage::Progress::is_cancelled`] said so.
     #[error("cancelled: the repository is as good as before; run the same command again to go on")]
     Cancelled,
@@ -275,9 +278,9 @@ impl Error {
         }
     }
 
-    /// An [`Error::Invalid`].
-    pub fn invalid(why: impl ToString) -> Self {
-        Self::Invalid(why.to_string())
+    /// An [`Error::Pattern`].
+    pub fn pattern(why: impl ToString) -> Self {
+        Self::Pattern(why.to_string())
     }
 
     /// An [`Error::Damaged`].
@@ -304,7 +307,7 @@ impl From<tabane_index::Error> for Error {
                 path,
                 source,
             },
-            error => Self::invalid(error),
+            error => Self::Invalid(error.to_string()),
         }
     }
 }

@@ -20,7 +20,9 @@ fn class(error: &Error) -> &'static str {
         | Error::CacheDamaged => "DamagedError",
         Error::Storage { .. } => "StorageError",
         Error::Path { .. } | Error::Cache { .. } => "PathError",
-        Error::Invalid(_) | Error::WrongKind(_) | Error::OtherHash { .. } => "InvalidError",
+        Error::Invalid(_) | Error::Pattern(_) | Error::WrongKind(_) | Error::OtherHash { .. } => {
+            "InvalidError"
+        }
         _ => "Error",
     }
 }

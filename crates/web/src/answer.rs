@@ -99,7 +99,7 @@ impl From<Error> for Failure {
             Error::NoSuchPath { .. } | Error::NoSnapshot(_) | Error::AmbiguousSnapshot { .. } => {
                 StatusCode::NOT_FOUND
             }
-            Error::WrongKind(_) | Error::Invalid(_) => StatusCode::BAD_REQUEST,
+            Error::WrongKind(_) | Error::Invalid(_) | Error::Pattern(_) => StatusCode::BAD_REQUEST,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self {

@@ -408,7 +408,7 @@ impl Backup {
                 .filter(|line| !line.starts_with(b"#"))
             {
                 let pattern = OsStr::from_bytes(line);
-                let found = tabane_patterns::expand(pattern).map_err(Error::invalid)?;
+                let found = tabane_patterns::expand(pattern).map_err(Error::pattern)?;
                 if found.is_empty() {
                     let pattern = format::path(Path::new(pattern));
                     warn(format!(

@@ -235,9 +235,10 @@ fn paths_that_are_not_there_are_named() {
     bed.run(["restore", "latest", "--target", &target])
         .fails(1, &target);
     bed.run(["backup", &target, "--exclude", "[z-a]"])
-        .fails(1, "[z-a]");
+        .fails(2, "[z-a]");
+    bed.run(["find", "[z-a]"]).fails(2, "[z-a]");
     bed.run(["backup", &target, "--exclude-file", &missing])
-        .fails(1, &missing);
+        .fails(2, &missing);
     bed.run(["backup", &target, "--parent", "0123456789"])
         .fails(1, "no snapshot matches");
 }

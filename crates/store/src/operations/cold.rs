@@ -31,7 +31,7 @@ impl Repository {
         top: &Entry,
         includes: &IncludeOptions,
     ) -> Result<Needed> {
-        let includes = Includes::new(includes).map_err(Error::invalid)?;
+        let includes = Includes::new(includes).map_err(Error::pattern)?;
         let mut packs = BTreeSet::new();
         let mut directories = vec![(at.to_owned(), includes.select_directory(at), top.clone())];
         while let Some((path, selection, entry)) = directories.pop() {

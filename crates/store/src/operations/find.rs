@@ -46,7 +46,7 @@ impl Pattern {
     /// [`Error::Invalid`].
     pub fn new(text: &str, ignore_case: bool) -> Result<Self> {
         let unusable = |why: &dyn std::fmt::Display| {
-            Error::Invalid(format!("the pattern {text:?} cannot be used: {why}"))
+            Error::Pattern(format!("the pattern {text:?} cannot be used: {why}"))
         };
         let part = |part: &str| match part {
             "**" => Ok(Part::Any),

@@ -80,8 +80,8 @@ impl Repository {
         snapshots: &[(Id, Snapshot)],
     ) -> Result<Vec<Rewritten>> {
         let mut exclusion = Exclusion {
-            excludes: Excludes::new(&options.excludes).map_err(Error::invalid)?,
-            includes: Includes::new(&options.includes).map_err(Error::invalid)?,
+            excludes: Excludes::new(&options.excludes).map_err(Error::pattern)?,
+            includes: Includes::new(&options.includes).map_err(Error::pattern)?,
             options,
             tag: !options.forget,
         };

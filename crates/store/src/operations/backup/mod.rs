@@ -388,7 +388,7 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         .into_iter()
         .map(|path| snapshots::path_text(path))
         .collect();
-    let excludes = Excludes::new(&options.excludes).map_err(Error::invalid)?;
+    let excludes = Excludes::new(&options.excludes).map_err(Error::pattern)?;
     if matches!(source, Source::Paths(_)) {
         for repository in std::iter::once(repository).chain(&options.also_to) {
             point_out_itself(repository, &paths, &excludes);

@@ -67,7 +67,7 @@ impl Repository {
             failure: Mutex::default(),
             open_files: AtomicU32::new(0),
         });
-        let includes = Includes::new(&run.options.includes).map_err(Error::invalid)?;
+        let includes = Includes::new(&run.options.includes).map_err(Error::pattern)?;
         if snapshot.summary.total_bytes > 0 && run.options.restores_all() {
             let total = &run.counters.total_bytes;
             total.store(snapshot.summary.total_bytes, Ordering::Relaxed);
