@@ -18,7 +18,7 @@ use tabane_storage::{
 use tabane_striped::cluster::file::{ClusterFile, NodeAddress, NodeFile};
 use tabane_striped::cluster::{self, Plan, wire};
 use tabane_striped::container::{Form, Header, checksum};
-use tabane_striped::{HealOptions, Place, StripedStorage};
+use tabane_striped::{HealOptions, Place, RebalanceOptions, StripedStorage};
 use tempfile::TempDir;
 
 /// What the repository would tell its storage.
@@ -46,22 +46,28 @@ struct Bed {
 impl Bed {
     /// A cluster of so many nodes, all of which are served, and which make one set.
     fn new(count: usize) -> Self {
+        let node = |number| NodeAddress::new(format!("n{number}"), "127.0.0.1:0".to_owned());
+        Self::of(&(0..count).map(node).collect::<Vec<_>>(), None)
+    }
+
+    /// A cluster of these nodes, in groups of this size.
+    fn of(nodes: &[NodeAddress], group_size: Option<usize>) -> Self {
         // In memory, where there is such a place: a cluster makes hundreds of directories, and
         // syncs them.
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         let dir = dir.unwrap();
-        let node = |number| NodeAddress::new(format!("n{number}"), "127.0.0.1:0".to_owned());
-        let nodes = (0..count).map(node).collect();
+        let count = nodes.len();
         let mut bed = Self {
             dir,
             servers: (0..count).map(|_| None).collect(),
-            nodes,
+            nodes: Vec::new(),
             notices: Arc::default(),
             log: Arc::default(),
             scrub: ScrubOptions::default(),
             quota_bytes: None,
         };
-        authority::create(&bed.file(), &bed.nodes, None).unwrap();
+        authority::create(&bed.file(), nodes, group_size).unwrap();
+        bed.nodes = ClusterFile::read(&bed.file()).unwrap().nodes;
         (0..count).for_each(|number| bed.start(number));
         cluster::form(&bed.file()).unwrap();
         bed
@@ -118,6 +124,15 @@ impl Bed {
         let mut file = ClusterFile::read(&self.file()).unwrap();
         file.nodes.clone_from(&self.nodes);
         cluster::file::write(&self.file(), &file, true).unwrap();
+    }
+
+    /// Serves one more node, which is not in the set yet.
+    fn serve_another(&mut self, node: NodeAddress) -> Place {
+        authority::add(&self.file(), &node).unwrap();
+        self.nodes.push(node);
+        self.servers.push(None);
+        self.start(self.nodes.len() - 1);
+        cluster::place(cluster::nodes(&self.file()).unwrap().pop().unwrap())
     }
 
     fn stop(&mut self, number: usize) {
@@ -1400,4 +1415,92 @@ fn garbage_other_versions_and_forged_tokens_are_refused() {
     ] {
         assert!(log.contains(says), "{says}: {log}");
     }
+}
+
+/// Twice as many nodes, twice; then two racks are away, and four nodes are replaced.
+#[test]
+fn a_cluster_of_6_nodes_grows_to_12_and_24() {
+    const RACKS: usize = 6;
+    let node = |number: usize| NodeAddress {
+        rack: Some(format!("r{}", number % RACKS)),
+        ..NodeAddress::new(format!("n{number}"), "127.0.0.1:0".to_owned())
+    };
+    let mut bed = Bed::of(&(0..6).map(node).collect::<Vec<_>>(), Some(6));
+    let objects: Vec<_> = (0..80).map(|seed| object(seed, 250_000)).collect();
+    let storage = bed.open(Plan::Auto);
+    for (name, bytes) in &objects {
+        storage.put(*name, &[bytes]).unwrap();
+    }
+    let check = |bed: &Bed| {
+        let storage = bed.open(Plan::Auto);
+        assert_eq!(storage.list(ObjectKind::Pack).unwrap().len(), objects.len());
+        for (name, bytes) in &objects {
+            assert!(storage.get(*name, None).unwrap() == *bytes);
+        }
+    };
+    let stored = |bed: &Bed| -> Vec<u64> {
+        let packs = |files: Vec<(String, Vec<u8>)>| {
+            let packs = files
+                .into_iter()
+                .filter(|(name, _)| name.starts_with("packs"));
+            packs.map(|(_, bytes)| bytes.len() as u64).sum()
+        };
+        bed.shards().into_iter().map(packs).collect()
+    };
+    let total: u64 = stored(&bed).iter().sum();
+    for nodes in [12, 24] {
+        while bed.nodes.len() < nodes {
+            let first = bed.nodes.len();
+            let places: Vec<Place> = (first..first + RACKS)
+                .map(|number| bed.serve_another(node(number)))
+                .collect();
+            bed.open(Plan::Auto).add_group(&places).unwrap();
+        }
+        let options = RebalanceOptions::default().listing_time(Duration::from_millis(100));
+        let report = bed.open(Plan::Auto).rebalance(options, &Quiet).unwrap();
+        // Half of all has to move each time.
+        assert!(
+            report.moved_bytes <= total / 2 * 11 / 10,
+            "{report:?} {total}"
+        );
+        let stored = stored(&bed);
+        assert_eq!(stored.iter().sum::<u64>(), total);
+        let share = total / nodes as u64;
+        assert!(
+            stored
+                .iter()
+                .all(|bytes| bytes.abs_diff(share) <= share / 5),
+            "{stored:?}"
+        );
+        check(&bed);
+    }
+    // Two racks are away: a third of all nodes.
+    let away: Vec<usize> = (0..24).filter(|number| number % RACKS < 2).collect();
+    away.iter().for_each(|&number| bed.stop(number));
+    check(&bed);
+    away.iter().for_each(|&number| bed.restart(number));
+    bed.open(Plan::Auto)
+        .heal(HealOptions::default(), &Quiet)
+        .unwrap();
+    // One node of each group gives way to an empty one.
+    let before = stored(&bed);
+    let drained = [0, 7, 14, 21];
+    for (new, old) in drained.into_iter().enumerate() {
+        let place = bed.serve_another(node(24 + new));
+        let url = cluster::node_url(&format!("n{old}"));
+        bed.open(Plan::Auto).replace(&url, &place).unwrap();
+    }
+    let report = bed
+        .open(Plan::Auto)
+        .heal(HealOptions::default(), &Quiet)
+        .unwrap();
+    let least: u64 = drained.iter().map(|&number| before[number]).sum();
+    // With copies of small objects.
+    assert!(
+        report.written_bytes <= least * 11 / 10,
+        "{report:?} {least}"
+    );
+    drained.iter().for_each(|&number| bed.stop(number));
+    check(&bed);
+    assert!(bed.open(Plan::Auto).survey().unwrap().is_whole());
 }

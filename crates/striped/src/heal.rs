@@ -311,6 +311,14 @@ impl StripedStorage {
             0 => self.heal_replicas(healing, name, holding, &lacking),
             _ => self.heal_stripe(healing, name, holding, &lacking),
         };
+        if let Err(error) = &healed
+            && !is_too_few(error)
+            && let Some(now) = self.holding(name)?
+            && now.generation() != holding.generation()
+        {
+            // A rebalance has moved it meanwhile.
+            return self.heal_object(healing, name, &now);
+        }
         if !healed.as_ref().is_err_and(is_too_few) {
             healing.count(|report| report.objects += 1);
         }

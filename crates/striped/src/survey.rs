@@ -16,6 +16,9 @@ pub struct TargetState {
     pub id: Id,
     /// The target's URL, of a missing target the last known one.
     pub url: String,
+    /// Its group, from 1, of several; `None` if there is one, or it is in none any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<usize>,
     /// Why the target is not in use; `None` if it is.
     pub missing: Option<String>,
     /// Parts of objects on the target.
@@ -126,11 +129,22 @@ impl StripedStorage {
     /// When too few targets answer.
     pub fn survey(&self) -> Result<Survey> {
         let found = self.holdings(&ObjectKind::ALL)?;
+        let group_of = |number: usize| {
+            let has = |&group: &u8| {
+                let targets = self.generation(group).unwrap_or_default();
+                targets.contains(&number)
+            };
+            let place = self.groups.iter().position(has);
+            place
+                .filter(|_| self.groups.len() > 1)
+                .map(|place| place + 1)
+        };
         let state = |number: usize| {
             let target = &self.targets.all()[number];
             TargetState {
                 id: target.id,
                 url: target.url.clone(),
+                group: group_of(number),
                 missing: target.why_down(),
                 objects: 0,
                 bytes: 0,

@@ -441,14 +441,25 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
         return Ok(exit);
     }
     let mut output = Output::new();
-    let mut table = Table::new(&[
+    let mut columns = vec![
         "Node", "Place", "State", "Parts>", "Lacks>", "Free>", "Written>", "Relayed>", "Up>",
-    ]);
+    ];
+    let mut groups = survey.iter().flat_map(|survey| &survey.targets);
+    let has_groups = groups.any(|target| target.group.is_some());
+    if has_groups {
+        columns.insert(1, "Group>");
+    }
+    let mut table = Table::new(&columns);
     let mut reasons = Vec::new();
     for (node, answer) in nodes.iter().zip(&answers) {
         let (state, target) = state(node, answer);
         let count = |count: Option<u64>| count.map_or_else(|| "?".to_owned(), format::grouped);
-        let mut row = vec![node.name().to_owned(), format::printable(node.address())];
+        let mut row = vec![node.name().to_owned()];
+        if has_groups {
+            let group = target.and_then(|target| target.group);
+            row.push(group.map_or_else(String::new, |group| group.to_string()));
+        }
+        row.push(format::printable(node.address()));
         row.push(state.to_owned());
         row.push(count(target.map(|target| target.objects)));
         let lacks = target.filter(|_| state != "missing");

@@ -409,7 +409,11 @@ fn a_cluster_of_groups_grows_by_a_group() {
         tabane(&bed, ["backup", &source]).succeeds();
     }
     let status = tabane(&bed, ["cluster", "status", "--json"]);
-    assert_eq!(status.last_json()["survey"]["incomplete_objects"], 0);
+    let survey = status.last_json()["survey"].clone();
+    assert_eq!(survey["incomplete_objects"], 0);
+    assert_eq!(survey["targets"][8]["group"], 3);
+    let shown = tabane(&bed, ["cluster", "status"]);
+    assert!(shown.stdout.contains("Group"), "{}", shown.stdout);
     // Any two racks may be lost, of three: six nodes.
     for name in [8, 7, 5, 4, 3, 2] {
         drop(daemons.remove(name));
