@@ -184,7 +184,9 @@ impl Metrics {
 
     /// The present value of a single-valued metric in the file.
     fn before(&self, path: &Path, name: &str) -> Option<i64> {
-        let text = std::fs::read_to_string(path).ok()?;
+        // To read from a pipe would be to wait.
+        let is_file = std::fs::metadata(path).is_ok_and(|there| there.is_file());
+        let text = is_file.then(|| std::fs::read_to_string(path).ok())??;
         // With the same labels: those of another repository say nothing of this one.
         let start = format!("tabane_{}_{name}{{{}}} ", self.command, self.labels);
         let line = text.lines().find(|line| line.starts_with(&start))?;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::container::Form;
 use crate::list::Holding;
 use crate::numbers::Numbers;
 use crate::open::refusal;
@@ -181,7 +182,7 @@ impl StripedStorage {
     fn delete_old(&self, moved: &mut VecDeque<Moved>, listing_time: Duration) -> Result<()> {
         while let Some(one) = moved.pop_front_if(|first| first.since.elapsed() >= listing_time) {
             match self.check_whole(one.name, one.stays) {
-                Err(error) if error.kind() == StorageErrorKind::NotFound => continue,
+                Err(error) if is_of_object(&error) => continue,
                 whole => whole?,
             }
             let deleted = self
@@ -199,13 +200,23 @@ impl StripedStorage {
         Ok(())
     }
 
-    /// Fails unless all targets of a group have a part of an object.
+    /// Fails unless all targets of a group have a part of an object, of the right length.
     fn check_whole(&self, name: Name, group: u8) -> Result<()> {
         self.check_all_there()?;
+        let shape = self.shape_like(name, |shape| shape.geometry.generation == group)?;
+        let is_right = |len| {
+            let forms = [Form::Plain, Form::Tagged];
+            forms
+                .iter()
+                .any(|form| shape.geometry.container_len(*form) == len)
+        };
         let targets = self.generation(group).unwrap_or_default();
-        let lengths = self.targets.each(targets, |_, target| target.stat(name));
-        for (number, length) in lengths {
-            length.map_err(|error| self.targets.blame(number, &error))?;
+        for (number, len) in self.targets.each(targets, |_, target| target.stat(name)) {
+            let len = len.map_err(|error| self.targets.blame(number, &error))?;
+            if !is_right(len) {
+                let text = format!("its part on {} is damaged", self.targets.all()[number].url);
+                return Err(StorageError::new(StorageErrorKind::Damaged, text));
+            }
         }
         self.check_all_there()
     }
@@ -315,15 +326,7 @@ impl StripedStorage {
             put => put?,
         }
         // Nothing goes from the old group before all of it is in the new one.
-        self.check_all_there()?;
-        let targets = self.generation(one.to).unwrap_or_default();
-        let lengths = self
-            .targets
-            .each(targets, |_, target| target.stat(one.name));
-        for (number, length) in lengths {
-            length.map_err(|error| self.targets.blame(number, &error))?;
-        }
-        Ok(())
+        self.check_whole(one.name, one.to)
     }
 }
 

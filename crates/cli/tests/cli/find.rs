@@ -110,7 +110,7 @@ fn files_are_found_by_the_blocks_and_packs_that_hold_them() {
     }
     bed.run(["find", "--pack", "not hexadecimal"])
         .fails(2, "is no ID");
-    bed.run(["find", "["]).fails(1, "cannot be used");
+    bed.run(["find", "["]).fails(2, "cannot be used");
 }
 
 #[test]

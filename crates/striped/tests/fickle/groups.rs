@@ -348,6 +348,23 @@ fn a_rebalance_that_was_killed_is_ended_by_the_next() {
     );
     check(&bed.open(), &objects);
     assert!(bed.open().survey().unwrap().is_whole());
+    // Where a part of the new group is cut off, the old group keeps the object.
+    let (name, _) = objects
+        .iter()
+        .find(|(name, _)| holders(&bed, *name)[0] == 3)
+        .unwrap();
+    let target = &bed.targets[3].inner;
+    let part = target.get(*name, None).unwrap();
+    for (number, parts) in before.iter().enumerate() {
+        let (_, part) = parts.iter().find(|(other, _)| other == name).unwrap();
+        bed.targets[number].inner.put(*name, &[part]).unwrap();
+    }
+    target.replace(*name, &[&part[..part.len() - 16]]).unwrap();
+    let options = RebalanceOptions::default().listing_time(Duration::ZERO);
+    let again = bed_with_secret(&bed).rebalance(options, &Problems::default());
+    assert_eq!(again.unwrap().freed_objects, 0);
+    assert!(holders(&bed, *name).starts_with(&[0, 1, 2]));
+    check(&bed.open(), &objects);
     // With a target away nothing moves.
     bed.fail(&[0], Some(StorageErrorKind::Unreachable));
     let storage = bed_with_secret(&bed);
