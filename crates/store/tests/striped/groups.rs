@@ -17,6 +17,7 @@ fn backups_checks_and_restores_go_on_while_objects_move() {
     let places = bed.places();
     let old = crate::common::striped::open(places[..3].to_vec()).unwrap();
     old.add_group(&places[3..]).unwrap();
+    crate::bed::heal(&bed.open());
     let is_done = AtomicBool::new(false);
     let moved = std::thread::scope(|scope| {
         let moving = scope.spawn(|| {
