@@ -1464,7 +1464,9 @@ fn a_cluster_of_6_nodes_grows_to_12_and_24() {
             "{report:?} {total}"
         );
         let stored = stored(&bed);
-        assert_eq!(stored.iter().sum::<u64>(), total);
+        // A shard is longer by the number of its generation.
+        let all: u64 = stored.iter().sum();
+        assert!((total..total + 1000).contains(&all), "{all} {total}");
         let share = total / nodes as u64;
         assert!(
             stored
