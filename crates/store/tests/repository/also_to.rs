@@ -236,7 +236,7 @@ fn repositories_that_cut_otherwise_are_refused() {
     assert!(matches!(refused(&[&cuts]), Error::OtherCuts(_)));
     let hash = alike(&place).hash(tabane_engine::Algorithm::Blake3);
     let hash = init_with(LocalStorage::new(place.path("hash")), hash);
-    assert!(matches!(refused(&[&hash]), Error::OtherHash { .. }));
+    assert!(matches!(refused(&[&hash]), Error::Invalid(_)));
     let format = init_with(
         LocalStorage::new(place.path("format")),
         alike(&place).format(1),

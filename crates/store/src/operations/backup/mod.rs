@@ -209,9 +209,12 @@ fn check_also_to(repository: &Repository, options: &BackupOptions) -> Result<()>
             let text = format!("the repository at {location} is named twice");
             return Err(Error::Invalid(text));
         }
-        repository.check_copy_to(other).map_err(|why| {
-            let text = format!("the repository at {location} cannot get the same snapshot: {why}");
-            Error::Invalid(text)
+        repository.check_copy_to(other).map_err(|why| match why {
+            // It says which one.
+            older @ Error::OlderFormat { .. } => older,
+            why => Error::Invalid(format!(
+                "the repository at {location} cannot get the same snapshot: {why}"
+            )),
         })?;
         if other.format() != repository.format() {
             return Err(Error::OlderFormat {
