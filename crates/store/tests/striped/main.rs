@@ -7,7 +7,6 @@ mod bed;
 mod beyond_repair;
 mod degraded;
 mod folders;
-mod groups;
 mod kills;
 mod loss;
 mod migrate;
