@@ -99,6 +99,14 @@ impl Bed {
         locked.unlock(passphrase.as_bytes(), key.as_deref())
     }
 
+    /// The segments of the repository, in no order.
+    fn segments(&self) -> Vec<PathBuf> {
+        fs::read_dir(self.path("repository/data/0"))
+            .expect("listed")
+            .map(|file| file.expect("listed").path())
+            .collect()
+    }
+
     fn target(&self) -> Repository {
         let storage = Arc::new(LocalStorage::new(self.path("tabane")));
         let options = InitOptions::default().kdf_cost(KdfCost::WEAKEST);
@@ -231,10 +239,7 @@ fn what_the_source_has_lost_is_named_and_the_rest_is_imported() {
     bed.create("one", &[]);
     let files = compare::contents(&source);
     let mut random = Random::new(1);
-    let mut segments: Vec<PathBuf> = fs::read_dir(bed.path("repository/data/0"))
-        .expect("listed")
-        .map(|file| file.expect("listed").path())
-        .collect();
+    let mut segments = bed.segments();
     segments.sort_by_key(|path| fs::metadata(path).expect("there").len());
     let largest = segments.pop().expect("a segment");
     let sound = fs::read(&largest).expect("read");
@@ -294,10 +299,7 @@ fn damaged_and_missing_segments_leave_the_others() {
         (all.snapshots.len(), all.damaged.len())
     };
     assert_eq!(damage(), (2, 0));
-    let mut segments: Vec<PathBuf> = fs::read_dir(bed.path("repository/data/0"))
-        .expect("listed")
-        .map(|file| file.expect("listed").path())
-        .collect();
+    let mut segments = bed.segments();
     let number = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u64>().ok();
     segments.sort_by_key(number);
     let last = segments.last().expect("a segment").clone();

@@ -70,11 +70,10 @@ impl World {
                 let first = targets[..count].iter().enumerate();
                 let first =
                     first.map(|(number, target)| set_place(number, Arc::new(target.clone())));
-                let mut first: Vec<SetPlace> = first.collect();
-                let second = first.split_off(if count < GROUPED { count } else { count / 2 });
-                let mut groups = vec![first, second];
-                groups.retain(|group| !group.is_empty());
-                StripedStorage::form_groups(groups, false).expect("a set is made");
+                let first: Vec<SetPlace> = first.collect();
+                let size = if count < GROUPED { count } else { count / 2 };
+                let groups = first.chunks(size).map(<[_]>::to_vec);
+                StripedStorage::form_groups(groups.collect(), false).expect("a set is made");
                 let listed = Mutex::new((0..count).collect());
                 Kind::Set { targets, listed }
             }

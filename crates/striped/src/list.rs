@@ -130,6 +130,13 @@ impl StripedStorage {
 
     /// The holdings of all objects of these kinds, without deleted ones.
     pub(super) fn holdings(&self, kinds: &[ObjectKind]) -> Result<Vec<(Name, Holding)>> {
+        let found = self.all_holdings(kinds)?.into_iter();
+        let settled = found.map(|(name, lengths)| (name, self.settle(name, lengths)));
+        Ok(settled.collect())
+    }
+
+    /// The same, of each object one holding a length.
+    pub(super) fn all_holdings(&self, kinds: &[ObjectKind]) -> Result<Vec<(Name, Vec<Holding>)>> {
         let mut found = Vec::with_capacity(kinds.len());
         for &kind in kinds {
             found.push((kind, self.merge(&self.raw_lists(kind)?)));
@@ -144,13 +151,11 @@ impl StripedStorage {
                 merged.retain(|id, _| !self.is_deleted(Name::new(*kind, *id)));
             }
         }
-        let settled = found.into_iter().flat_map(|(kind, merged)| {
-            merged.into_iter().map(move |(id, lengths)| {
-                let name = Name::new(kind, id);
-                (name, self.settle(name, lengths))
-            })
+        let named = found.into_iter().flat_map(|(kind, merged)| {
+            let named = merged.into_iter();
+            named.map(move |(id, lengths)| (Name::new(kind, id), lengths))
         });
-        Ok(settled.collect())
+        Ok(named.collect())
     }
 
     /// Merges listings of the targets of this set.
@@ -176,7 +181,7 @@ impl StripedStorage {
 
     /// Decides between several lengths: for one of which there are all parts, or enough, then by an
     /// intact header, since two truncated shards may agree in length, against one that is whole.
-    fn settle(&self, name: Name, mut lengths: Vec<Holding>) -> Holding {
+    pub(super) fn settle(&self, name: Name, mut lengths: Vec<Holding>) -> Holding {
         let is_enough = |one: &Holding| self.is_enough(one.generation(), &one.holders);
         let is_whole = |one: &Holding| self.has_all(one);
         for is_better in [&is_enough as &dyn Fn(&Holding) -> bool, &is_whole] {

@@ -1,7 +1,5 @@
 //! Puts an object on several targets at once.
 
-use std::collections::HashMap;
-
 use tabane_parity::encode;
 
 use crate::container::{Container, Geometry, HEADER_LEN_MAX, Header, REPLICA_MAX, Shape};
@@ -339,21 +337,12 @@ impl StripedStorage {
     /// Bytes that each group can still take, about: as much as its fullest target, on each. If one
     /// does not tell, all groups count alike.
     fn room_of_groups(&self) -> Vec<u64> {
-        let free = self
-            .targets
-            .each(&self.targets.up(), |_, target| target.free_bytes());
-        let free: HashMap<usize, Option<u64>> = free.into_iter().collect();
-        let room = |group: &u8| {
-            let targets = self.generation(*group).unwrap_or_default();
-            let there = targets.iter().filter_map(|number| free.get(number));
-            let least = there
-                .copied()
-                .collect::<Option<Vec<u64>>>()?
-                .into_iter()
-                .min()?;
-            Some((least / 1024 * (targets.len() as u64 - 2)).max(1))
-        };
-        let room: Option<Vec<u64>> = self.groups.iter().map(room).collect();
+        let room = self.groups.iter().zip(self.least_free());
+        let room = room.map(|(group, least)| {
+            let targets = self.generation(*group).unwrap_or_default().len() as u64;
+            Some((least? / 1024 * (targets - 2)).max(1))
+        });
+        let room: Option<Vec<u64>> = room.collect();
         room.unwrap_or_else(|| vec![1; self.groups.len()])
     }
 

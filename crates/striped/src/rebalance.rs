@@ -5,7 +5,7 @@
 //! higher number, and of an object that is whole in two groups that of the higher number stays: so
 //! two rebalances at once never delete each other's last copy.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -128,12 +128,14 @@ impl StripedStorage {
     ) -> Result<RebalanceReport> {
         let limiter = options.limit_kib_per_s.map(Limiter::new);
         let mut report = RebalanceReport::default();
-        let mut moved = VecDeque::new();
-        for both in self.in_two_groups()? {
-            report.freed_objects += 1;
-            moved.push_back(both);
-        }
-        let moves = self.moves()?;
+        let mut objects = self.all_holdings(&ObjectKind::ALL)?;
+        objects.sort_by_key(|(name, _)| *name);
+        let mut moved: VecDeque<Moved> = objects
+            .iter()
+            .filter_map(|(name, lengths)| self.in_two_groups(*name, lengths))
+            .collect();
+        report.freed_objects = moved.len() as u64;
+        let moves = self.moves(objects);
         let total = moves.iter().map(|one| one.bytes).sum();
         let mut done = 0;
         for batch in moves.chunks(BATCH) {
@@ -231,44 +233,28 @@ impl StripedStorage {
         self.groups.iter().copied().find(has_all)
     }
 
-    /// Objects that are whole in two groups.
-    fn in_two_groups(&self) -> Result<Vec<Moved>> {
-        let mut found = Vec::new();
-        for kind in ObjectKind::ALL {
-            for (id, lengths) in self.merge(&self.raw_lists(kind)?) {
-                let name = Name::new(kind, id);
-                let whole = lengths.iter().filter(|one| self.has_all(one));
-                let mut whole: Vec<&Holding> = whole.collect();
-                whole.sort_by_key(|one| one.generation());
-                let Some(stays) = whole.pop().filter(|_| !self.is_deleted(name)) else {
-                    continue;
-                };
-                let are_apart = |one: &&&Holding| one.holders.and(&stays.holders).is_empty();
-                let others = whole.iter().filter(are_apart);
-                let from: Vec<usize> = others.flat_map(|one| one.holders.iter()).collect();
-                if !from.is_empty() {
-                    found.push(Moved {
-                        since: Instant::now(),
-                        name,
-                        stays: stays.generation(),
-                        from,
-                    });
-                }
-            }
-        }
-        found.sort_by_key(|one| one.name);
-        Ok(found)
+    /// What is to be done with an object that is whole in two groups; `None` if it is not.
+    fn in_two_groups(&self, name: Name, lengths: &[Holding]) -> Option<Moved> {
+        let whole = lengths.iter().filter(|one| self.has_all(one));
+        let mut whole: Vec<&Holding> = whole.collect();
+        whole.sort_by_key(|one| one.generation());
+        let stays = whole.pop()?;
+        let are_apart = |one: &&&Holding| one.holders.and(&stays.holders).is_empty();
+        let others = whole.iter().filter(are_apart);
+        let from: Vec<usize> = others.flat_map(|one| one.holders.iter()).collect();
+        (!from.is_empty()).then(|| Moved {
+            since: Instant::now(),
+            name,
+            stays: stays.generation(),
+            from,
+        })
     }
 
-    /// What there is to move.
-    fn moves(&self) -> Result<Vec<Move>> {
-        let mut objects: Vec<(Name, Holding)> = self.holdings(&ObjectKind::ALL)?;
-        objects.sort_by_key(|(name, _)| *name);
-        let up = self.targets.up();
-        let free = self.targets.each(&up, |_, target| target.free_bytes());
-        let free: HashMap<usize, u64> = free
-            .into_iter()
-            .filter_map(|(number, free)| Some((number, free?)))
+    /// What there is to move of these objects.
+    fn moves(&self, objects: Vec<(Name, Vec<Holding>)>) -> Vec<Move> {
+        let objects = objects.into_iter();
+        let objects: Vec<(Name, Holding)> = objects
+            .map(|(name, lengths)| (name, self.settle(name, lengths)))
             .collect();
         let mut loads: BTreeMap<u8, Load> = self
             .groups
@@ -281,15 +267,12 @@ impl StripedStorage {
                 load.used += holding.container_len * holding.holders.len() as u64;
             }
         }
-        for (group, load) in &mut loads {
-            let targets = self.generation(*group).unwrap_or_default();
-            let all = targets.iter().map(|number| free.get(number).copied());
-            let least = all
-                .collect::<Option<Vec<u64>>>()
-                .and_then(|all| all.into_iter().min());
+        for (group, least) in self.groups.iter().zip(self.least_free()) {
+            let load = loads.entry(*group).or_default();
+            let targets = self.generation(*group).unwrap_or_default().len() as u64;
             // Without knowing, each target counts for as much as any other.
-            let each = least.map_or(1 << 40, |least| least + load.used / targets.len() as u64);
-            load.capacity = each * targets.len() as u64;
+            let each = least.map_or(1 << 40, |least| least + load.used / targets);
+            load.capacity = each * targets;
         }
         let mut moves = Vec::new();
         for (name, holding) in objects {
@@ -311,7 +294,7 @@ impl StripedStorage {
                 });
             }
         }
-        Ok(moves)
+        moves
     }
 
     /// Puts an object into its new group.

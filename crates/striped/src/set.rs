@@ -280,20 +280,19 @@ fn check_format(format: u8, latest: u8) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn description() -> Description {
-        let member = |number| Member {
+    fn member(number: u8) -> Member {
+        Member {
             id: Id([number; 32]),
             url: format!("/mnt/{number}"),
-        };
+        }
+    }
+
+    fn description() -> Description {
         let first = Description::new(Id([9; 32]), vec![(0..4).map(member).collect()], false);
         first.add(member(4)).replace(Id([2; 32]), member(5))
     }
 
     fn grouped() -> Description {
-        let member = |number| Member {
-            id: Id([number; 32]),
-            url: format!("/mnt/{number}"),
-        };
         let groups = vec![(0..4).map(member).collect(), (4..7).map(member).collect()];
         Description::new(Id([9; 32]), groups, false)
     }
@@ -302,10 +301,6 @@ mod tests {
     fn sets_have_groups_that_grow_one_by_one_and_get_more() {
         let first = grouped();
         assert_eq!((first.format, first.groups()), (GROUPED_FORMAT, vec![1, 2]));
-        let member = |number| Member {
-            id: Id([number; 32]),
-            url: format!("/mnt/{number}"),
-        };
         let grown = first.add(member(7));
         assert_eq!(grown.groups(), [1, 3], "the smallest one is larger");
         assert_eq!(grown.generations[2].len(), 4);
@@ -332,10 +327,6 @@ mod tests {
 
     #[test]
     fn a_set_of_one_group_that_gets_another_has_two() {
-        let member = |number| Member {
-            id: Id([number; 32]),
-            url: format!("/mnt/{number}"),
-        };
         assert_eq!(description().groups(), [2]);
         let two = description().add_group((20..23).map(member).collect());
         assert_eq!((two.groups(), two.format), (vec![2, 3], GROUPED_FORMAT));

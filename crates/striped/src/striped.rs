@@ -362,6 +362,22 @@ impl StripedStorage {
         self.tag_key.get().is_some()
     }
 
+    /// For each group, the bytes that are free on the fullest of its targets in use; `None` if one
+    /// does not tell.
+    pub(crate) fn least_free(&self) -> Vec<Option<u64>> {
+        let up = self.targets.up();
+        let free = self.targets.each(&up, |_, target| target.free_bytes());
+        let free: HashMap<usize, Option<u64>> = free.into_iter().collect();
+        let least = |group: &u8| {
+            let targets = self.generation(*group).unwrap_or_default();
+            let there = targets
+                .iter()
+                .filter_map(|number| free.get(number).copied());
+            there.collect::<Option<Vec<u64>>>()?.into_iter().min()
+        };
+        self.groups.iter().map(least).collect()
+    }
+
     /// The targets in the order in which they are asked for an object: one of each group at once,
     /// if there are several groups, and one after the other otherwise.
     pub(crate) fn rounds(&self, object: Id) -> Vec<Vec<usize>> {

@@ -97,6 +97,21 @@ pub fn lines_of(job: &Job) -> Vec<String> {
     lines
 }
 
+impl Keeper {
+    /// Name, time and commands of the job whose `file` has this text.
+    fn read(
+        self,
+        directory: &Path,
+        file: &str,
+        text: &str,
+    ) -> Option<(String, String, Vec<String>)> {
+        match self {
+            Self::Systemd => systemd::read(directory, file, text),
+            Self::Cron => cron::read(file, text),
+        }
+    }
+}
+
 impl Place {
     /// The place for this keeper and user, or those that fit this system.
     ///
@@ -173,10 +188,7 @@ impl Place {
             Keeper::Cron => format!("tabane-{name}"),
         };
         let text = fs::read_to_string(self.directory.join(&file)).unwrap_or_default();
-        let read = match self.keeper {
-            Keeper::Systemd => systemd::read(&self.directory, &file, &text),
-            Keeper::Cron => cron::read(&file, &text),
-        };
+        let read = self.keeper.read(&self.directory, &file, &text);
         read.map(|(_, _, commands)| commands).unwrap_or_default()
     }
 
@@ -227,11 +239,7 @@ pub fn installed() -> Vec<Installed> {
             if !text.starts_with(MARK) {
                 continue;
             }
-            let read = match keeper {
-                Keeper::Systemd => systemd::read(&directory, &name, &text),
-                Keeper::Cron => cron::read(&name, &text),
-            };
-            if let Some((name, when, commands)) = read {
+            if let Some((name, when, commands)) = keeper.read(&directory, &name, &text) {
                 found.push(Installed {
                     name,
                     when,

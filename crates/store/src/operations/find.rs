@@ -43,7 +43,7 @@ impl Pattern {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// [`Error::Invalid`].
+    /// [`Error::Pattern`].
     pub fn new(text: &str, ignore_case: bool) -> Result<Self> {
         let unusable = |why: &dyn std::fmt::Display| {
             Error::Pattern(format!("the pattern {text:?} cannot be used: {why}"))

@@ -7,6 +7,7 @@ mod bed;
 mod beyond_repair;
 mod degraded;
 mod folders;
+mod groups;
 mod kills;
 mod loss;
 mod migrate;
