@@ -11,6 +11,7 @@ use tabane_models::removal::Removal;
 use tabane_models::report::{Traces, explore};
 
 const USAGE: &str = "tabane-models removal BACKUPS PRUNES [STEPS]
+tabane-models far-removal BACKUPS PRUNES [STEPS]
 tabane-models cluster FAULTS HEALS [STEPS]
 BACKUPS: 0 to 3. PRUNES, FAULTS, HEALS: 0 to 2. STEPS: about how many to take at most; without it,
 all.";
@@ -31,6 +32,14 @@ fn main() -> ExitCode {
         "removal" if one <= 3 && other <= 2 => take(
             &format!("removal, {one} backups, {other} prunes, a forget"),
             Removal::new(one, other),
+            steps_max,
+        ),
+        "far-removal" if one <= 3 && other <= 2 => take(
+            &format!("removal far away, {one} backups, {other} prunes, a forget"),
+            Removal {
+                is_far: true,
+                ..Removal::new(one, other)
+            },
             steps_max,
         ),
         "cluster" if one <= 2 && other <= cluster::HEALS => take(

@@ -85,6 +85,19 @@ fn without_either_half_of_rule_2_a_confirmed_snapshot_is_lost() {
     assert_refuted(&[Rule::CopyOut], Removal::new(1, 1), CONFIRMED_IS_WHOLE);
 }
 
+/// A list that is made early lacks what a later one relies on.
+#[test]
+fn if_a_prune_lists_all_at_once_but_not_twice_a_confirmed_snapshot_is_lost() {
+    let mut model = Removal::new(1, 2);
+    model.is_far = true;
+    assert_refuted_somehow(Rule::ListTwice, model, CONFIRMED_IS_WHOLE);
+    for (backups, prunes) in [(1, 1), (0, 2)] {
+        let mut model = Removal::new(backups, prunes);
+        model.is_far = true;
+        assert_holds("the same, far away", model);
+    }
+}
+
 #[test]
 fn without_any_part_of_rule_3_a_snapshot_is_lost() {
     let condemned = [Rule::CondemnedIsAbsent];

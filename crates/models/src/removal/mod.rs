@@ -15,7 +15,7 @@ pub mod writer;
 use stateright::{Model, Property};
 
 use backup::{Backup, Fate, Job};
-use prune::{End, Judgement, Others, Prune};
+use prune::{End, Judgement, Look, Others, Prune};
 use steps::Step;
 use world::{
     Blocks, FIRST_NEEDS, FIRST_TREE, Objects, World, bits, objects_of_backup, snapshots_of,
@@ -33,6 +33,8 @@ pub enum Rule {
     RemovalFirst,
     /// Rule 2: a prune lists everything again after its removal was written.
     ListAgain,
+    /// Rule 2: what it lists was there at one moment: all is listed twice, if not in order.
+    ListTwice,
     /// Rule 2: what is needed and only in condemned packs is copied first.
     CopyOut,
     /// Rule 3: who makes a snapshot takes condemned packs for absent.
@@ -92,6 +94,8 @@ pub struct Removal {
     pub half_removed: bool,
     /// Prunes begin when all backups have ended: then those that sleep for long can all be tried.
     pub prunes_follow: bool,
+    /// Whether the storage is far, so that prunes list all kinds at once.
+    pub is_far: bool,
     /// What prunes think of others.
     pub judgements: Vec<Judgement>,
     /// The rules that hold.
@@ -116,6 +120,7 @@ impl Removal {
             forgets_all: false,
             half_removed: false,
             prunes_follow: false,
+            is_far: false,
             judgements: Judgement::ALL.to_vec(),
             rules: Rules::default(),
         }
@@ -139,10 +144,14 @@ impl Removal {
         self.backups[backup] | FIRST_TREE << (1 + backup)
     }
 
-    fn all_needs(&self) -> Vec<Blocks> {
-        (0..self.backups.len())
-            .map(|backup| self.needs(backup))
-            .collect()
+    /// What there is besides a prune.
+    fn others(&self) -> Others {
+        let backups = 0..self.backups.len();
+        Others {
+            is_far: self.is_far,
+            needs: backups.map(|backup| self.needs(backup)).collect(),
+            unverified: self.unverified(),
+        }
     }
 
     /// What the snapshot at this bit needs.
@@ -171,8 +180,8 @@ pub struct State {
 pub enum Action {
     /// A backup.
     Backup(usize),
-    /// A prune; the judgement counts only where it lists packs.
-    Prune(usize, Judgement),
+    /// A prune; its look counts only where it lists.
+    Prune(usize, Look),
     /// Somebody forgets a snapshot.
     Forget(usize),
 }
@@ -182,7 +191,7 @@ impl Action {
     pub fn step(self, state: &State) -> Step {
         match self {
             Self::Backup(number) => state.backups[number].step(),
-            Self::Prune(number, _) => state.prunes[number].step(),
+            Self::Prune(number, look) => state.prunes[number].step(look),
             Self::Forget(_) => Step::ForgetDeleteSnapshot,
         }
     }
@@ -217,13 +226,14 @@ impl Model for Removal {
         } else {
             self.prunes
         };
+        let others = self.others();
         for number in 0..prunes {
             let prune = &state.prunes[number];
-            if prune.judges() {
-                let judged = self.judgements.iter();
-                actions.extend(judged.map(|&judgement| Action::Prune(number, judgement)));
-            } else if !prune.has_ended() {
-                actions.push(Action::Prune(number, Judgement::default()));
+            if !prune.has_ended() {
+                let looks = prune
+                    .looks(&others, &self.judgements, self.rules)
+                    .into_iter();
+                actions.extend(looks.map(|look| Action::Prune(number, look)));
             }
         }
         let forgettable = if self.forgets_all { u16::MAX } else { 1 };
@@ -246,12 +256,8 @@ impl Model for Removal {
                 };
                 next.backups[number].advance(world, job, self.rules);
             }
-            Action::Prune(number, judgement) => {
-                let others = Others {
-                    needs: self.all_needs(),
-                    unverified: self.unverified(),
-                };
-                next.prunes[number].advance(world, number, judgement, &others, self.rules);
+            Action::Prune(number, look) => {
+                next.prunes[number].advance(world, number, look, &self.others(), self.rules);
             }
             Action::Forget(snapshot) => {
                 world.promised &= !(1 << snapshot);

@@ -1,5 +1,7 @@
 //! A prune: lists, copies, condemns, lists again, deletes, and makes the index fit
-//! (`operations/prune` of the store).
+//! (`operations/prune` of the store). It lists the kinds of objects
+//! one after the other; where storage is far all at once, which is in any order, twice, and begins
+//! again if the lists differ.
 
 use super::steps::Step;
 use super::world::{
@@ -26,16 +28,48 @@ impl Judgement {
     pub const ALL: [Self; 3] = [Self::AllDead, Self::BeganLater, Self::BeganEarlier];
 }
 
+/// A kind of objects that a prune lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Removals.
+    #[default]
+    Removals,
+    /// Pending snapshots.
+    Pending,
+    /// Snapshots.
+    Snapshots,
+    /// Index objects that nobody has verified.
+    Unverified,
+    /// Index objects.
+    Objects,
+    /// Packs.
+    Packs,
+}
+
+impl Kind {
+    const ALL: [Self; 6] = [
+        Self::Removals,
+        Self::Pending,
+        Self::Snapshots,
+        Self::Unverified,
+        Self::Objects,
+        Self::Packs,
+    ];
+}
+
+/// What a prune lists next, and what it thinks of others when it has listed all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Look {
+    /// What it lists.
+    pub kind: Kind,
+    judgement: Judgement,
+}
+
 /// Where a prune stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum At {
     #[default]
-    ListRemovals,
-    ListPending,
-    ListSnapshots,
-    ListUnverified,
-    ListObjects,
-    ListPacks,
+    List,
     VerifyCheck,
     VerifyPut,
     VerifyDelete,
@@ -74,6 +108,8 @@ pub enum End {
 /// What there is besides a prune.
 #[derive(Clone, Debug)]
 pub struct Others {
+    /// Whether the storage is far.
+    pub is_far: bool,
     /// The blocks that the snapshots of backups need.
     pub needs: Vec<Blocks>,
     /// The index objects of backups with write-only keys.
@@ -108,6 +144,8 @@ struct View {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Prune {
     at: At,
+    /// The kinds that are listed, and those that are listed twice, as bits.
+    listed: [u8; 2],
     /// How it ended.
     pub end: End,
     view: View,
@@ -151,20 +189,53 @@ impl Prune {
         self.disturbed |= self.tried;
     }
 
-    /// Whether its next step takes a judgement.
-    pub fn judges(&self) -> bool {
-        self.at == At::ListPacks
+    /// The ways in which it can take its next step.
+    pub fn looks(&self, others: &Others, judgements: &[Judgement], rules: Rules) -> Vec<Look> {
+        if self.at != At::List {
+            return vec![Look::default()];
+        }
+        let unlisted = self.unlisted(others, rules);
+        let judgements = match unlisted[..] {
+            [_] => judgements,
+            _ => &[Judgement::AllDead],
+        };
+        let judged = |kind| {
+            judgements
+                .iter()
+                .map(move |&judgement| Look { kind, judgement })
+        };
+        unlisted.into_iter().flat_map(judged).collect()
     }
 
-    /// The step that is next.
-    pub fn step(&self) -> Step {
+    /// The kinds that it can list now: packs are only in the second round.
+    fn unlisted(&self, others: &Others, rules: Rules) -> Vec<Kind> {
+        let unlisted = |listed: u8| {
+            let kinds = Kind::ALL.into_iter();
+            let kinds = kinds.filter(move |&kind| listed & 1 << kind as u8 == 0);
+            kinds.filter(|&kind| kind != Kind::Unverified || others.unverified != 0)
+        };
+        let first = unlisted(self.listed[0]).filter(|&kind| kind != Kind::Packs);
+        let first: Vec<Kind> = first.collect();
+        if !first.is_empty() {
+            let at_once = if others.is_far { first.len() } else { 1 };
+            return first[..at_once].to_vec();
+        }
+        let lists_twice = others.is_far && rules.hold(Rule::ListTwice);
+        let is_again = |kind: &Kind| *kind == Kind::Packs || lists_twice;
+        unlisted(self.listed[1]).filter(is_again).collect()
+    }
+
+    /// The step that is next, if it looks so.
+    pub fn step(&self, look: Look) -> Step {
         match self.at {
-            At::ListRemovals => Step::ViewListRemovals,
-            At::ListPending => Step::ViewListPending,
-            At::ListSnapshots => Step::ViewListSnapshots,
-            At::ListUnverified => Step::ViewListUnverified,
-            At::ListObjects => Step::ViewListObjects,
-            At::ListPacks => Step::ViewListPacks,
+            At::List => match look.kind {
+                Kind::Removals => Step::ViewListRemovals,
+                Kind::Pending => Step::ViewListPending,
+                Kind::Snapshots => Step::ViewListSnapshots,
+                Kind::Unverified => Step::ViewListUnverified,
+                Kind::Objects => Step::ViewListObjects,
+                Kind::Packs => Step::ViewListPacks,
+            },
             At::VerifyCheck => Step::VerifyListRemovals,
             At::VerifyPut => Step::VerifyPutIndex,
             At::VerifyDelete => Step::VerifyPutIndex,
@@ -191,44 +262,19 @@ impl Prune {
         &mut self,
         world: &mut World,
         number: usize,
-        judgement: Judgement,
+        look: Look,
         others: &Others,
         rules: Rules,
     ) {
-        let own = 1 << number;
         self.at = match self.at {
-            At::ListRemovals => {
-                self.view = View::default();
-                self.view.removals = world.removals;
-                if self.second && !rules.hold(Rule::RemovalFirst) {
-                    // It goes by its own removal, which nobody else can see.
-                    self.view.removals |= own;
+            At::List => {
+                self.list(world, number, look, others, rules);
+                if self.unlisted(others, rules).is_empty() {
+                    self.listed = [0; 2];
+                    self.plan(world, number, &others.needs, rules)
+                } else {
+                    At::List
                 }
-                At::ListPending
-            }
-            At::ListPending => {
-                self.view.pending = world.pending;
-                At::ListSnapshots
-            }
-            At::ListSnapshots => {
-                self.view.snapshots = world.snapshots;
-                match others.unverified {
-                    0 => At::ListObjects,
-                    _ => At::ListUnverified,
-                }
-            }
-            At::ListUnverified => {
-                self.view.unverified = world.objects & others.unverified;
-                At::ListObjects
-            }
-            At::ListObjects => {
-                self.view.objects = world.objects & !others.unverified;
-                At::ListPacks
-            }
-            At::ListPacks => {
-                self.view.packs = world.packs;
-                self.view.judgement = judgement;
-                self.plan(world, number, &others.needs, rules)
             }
             // Others have been at work for long: what it knows is old.
             At::VerifyCheck if world.removals != self.expected => self.end(End::Overtaken),
@@ -325,6 +371,36 @@ impl Prune {
         self.pass_over(world, number, rules);
     }
 
+    fn list(&mut self, world: &World, number: usize, look: Look, others: &Others, rules: Rules) {
+        let mut view = self.view.clone();
+        match look.kind {
+            Kind::Removals => {
+                view.removals = world.removals;
+                if self.second && !rules.hold(Rule::RemovalFirst) {
+                    // It goes by its own removal, which nobody else can see.
+                    view.removals |= 1 << number;
+                }
+            }
+            Kind::Pending => view.pending = world.pending,
+            Kind::Snapshots => view.snapshots = world.snapshots,
+            Kind::Unverified => view.unverified = world.objects & others.unverified,
+            Kind::Objects => view.objects = world.objects & !others.unverified,
+            Kind::Packs => view.packs = world.packs,
+        }
+        let bit = 1 << look.kind as u8;
+        if self.listed[0] & bit == 0 && look.kind != Kind::Packs {
+            self.listed[0] |= bit;
+            self.view = view;
+        } else if look.kind == Kind::Packs || view == self.view {
+            self.listed[1] |= bit;
+            self.view = view;
+            self.view.judgement = look.judgement;
+        } else {
+            self.listed = [0; 2];
+            self.view = View::default();
+        }
+    }
+
     /// Finds out what the snapshots need, and what may go.
     fn plan(&mut self, world: &World, number: usize, needs: &[Blocks], rules: Rules) -> At {
         let view = &mut self.view;
@@ -363,7 +439,7 @@ impl Prune {
             // Somebody else may have moved what is missing elsewhere, between the lists.
             (self.tried, self.disturbed) = (true, false);
             *view = View::default();
-            return At::ListRemovals;
+            return At::List;
         }
         (self.tried, self.disturbed) = (false, false);
         if is_missing {
@@ -448,7 +524,8 @@ impl Prune {
         }
         self.second = true;
         if rules.hold(Rule::ListAgain) {
-            return At::ListRemovals;
+            self.view = View::default();
+            return At::List;
         }
         self.due = condemned;
         self.gone |= condemned;

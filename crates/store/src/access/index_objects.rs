@@ -251,7 +251,7 @@ impl Repository {
             ObjectKind::Index,
             ObjectKind::Pack,
         ];
-        let read = self.read_in_order(kinds, |[removals, unverified, objects, _]| {
+        let read = self.read_at_one_moment(kinds, |[removals, unverified, objects, _]| {
             let unverified = if wants_unverified {
                 &unverified[..]
             } else {

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::access::removal;
 use crate::access::repository::Repository;
 use tabane_format::{Error, Result};
 use tabane_storage::sync::{both, try_each};
@@ -32,36 +31,45 @@ impl Repository {
         Err(unsteady(kind.name()))
     }
 
-    /// Lists several kinds, each after the list of the kind before it was complete, and reads with
-    /// `read` what is listed. Both are done again if a list changes meanwhile, or if `read` gives
-    /// `None` because an object vanished; `None` if objects vanish each time. Without write-only
-    /// keys there is nothing that is unverified.
+    /// What is there of several kinds at one moment, and what `read` gives for it. Two rounds of
+    /// lists are made, where the storage is far all lists of a round at once, and `read` beside the
+    /// second round: if both rounds name the same, that was there when the first one had ended. All
+    /// is done again if they differ, or if `read` gives `None` because an object vanished; `None`
+    /// if objects vanish each time.
+    ///
+    /// Packs are only listed in the second round: `read` is given none. So the index that is read
+    /// may name one that is no longer there, but a client names no pack in an index object that was
+    /// listed, without the pack being in its list. Without write-only keys there is nothing that is
+    /// unverified.
     ///
     /// # Errors
     /// When the storage fails; the first error of `read`.
-    pub(crate) fn read_in_order<const N: usize, R>(
+    pub(crate) fn read_at_one_moment<const N: usize, R>(
         &self,
         kinds: [ObjectKind; N],
         mut read: impl FnMut(&[Vec<Listed>; N]) -> Result<Option<R>>,
     ) -> Result<Option<([Vec<Listed>; N], R)>> {
-        let is_empty = |kind| kind == ObjectKind::Unverified && !self.config().has_writers();
+        let at_once = if self.is_far() { N } else { 1 };
+        let has_writers = self.config().has_writers();
+        let list = |&kind: &ObjectKind| match kind {
+            ObjectKind::Unverified if !has_writers => Ok(Vec::new()),
+            _ => self.list_with_times(kind),
+        };
+        let list_all_but_packs = |kind: &ObjectKind| match kind {
+            ObjectKind::Pack => Ok(Vec::new()),
+            _ => list(kind),
+        };
         let mut reads = 0;
         for _ in 0..LIST_ATTEMPTS_MAX {
-            let (lists, objects, is_steady) = if self.is_far() {
-                self.read_beside_lists(kinds, is_empty, &mut read)?
-            } else {
-                let lists = try_map(kinds, |kind| match kind {
-                    _ if is_empty(kind) => Ok(Vec::new()),
-                    ObjectKind::Removal => removal::list(self),
-                    ObjectKind::Pack => self.list_with_times(kind),
-                    _ => self.list_steadily(kind),
-                })?;
-                let objects = read(&lists)?;
-                (lists, objects, true)
-            };
-            match objects {
+            let first: [_; N] = of_each(try_each(&kinds, at_once, list_all_but_packs)?);
+            let list_again = || try_each(&kinds, at_once, list);
+            let (again, objects) = both(self.is_far(), list_again, || read(&first));
+            let again: [_; N] = of_each(again?);
+            let mut lists = kinds.iter().zip(first.iter().zip(&again));
+            let is_steady = lists.all(|(kind, (a, b))| *kind == ObjectKind::Pack || a == b);
+            match objects? {
                 _ if !is_steady => {}
-                Some(objects) => return Ok(Some((lists, objects))),
+                Some(objects) => return Ok(Some((again, objects))),
                 None => {
                     reads += 1;
                     if reads == READ_ATTEMPTS_MAX {
@@ -71,39 +79,6 @@ impl Repository {
             }
         }
         Err(unsteady("objects"))
-    }
-
-    /// One attempt at [`Repository::read_in_order`] where the storage is far, and whether the lists
-    /// were steady: the second list of a kind goes beside the first ones of those behind it, and
-    /// beside `read`.
-    fn read_beside_lists<const N: usize, R>(
-        &self,
-        kinds: [ObjectKind; N],
-        is_empty: impl Fn(ObjectKind) -> bool,
-        read: &mut impl FnMut(&[Vec<Listed>; N]) -> Result<Option<R>>,
-    ) -> Result<([Vec<Listed>; N], Option<R>, bool)> {
-        std::thread::scope(|scope| {
-            let mut seconds = Vec::new();
-            let firsts = try_map(kinds, |kind| {
-                if is_empty(kind) {
-                    return Ok(Vec::new());
-                }
-                let first = self.list_with_times(kind)?;
-                if ![ObjectKind::Removal, ObjectKind::Pack].contains(&kind) {
-                    let second = scope.spawn(move || self.list_with_times(kind));
-                    seconds.push((first.clone(), second));
-                }
-                Ok(first)
-            })?;
-            let objects = read(&firsts)?;
-            let mut is_steady = true;
-            for (first, second) in seconds {
-                let second = second.join();
-                let second = second.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                is_steady &= second? == first;
-            }
-            Ok((firsts, objects, is_steady))
-        })
     }
 
     /// Reads all objects of a kind with `read`, several at a time, even while some are being
@@ -208,16 +183,12 @@ impl Repository {
     }
 }
 
-/// Applies `map` to each item, to the first error.
-fn try_map<T: Copy, R, const N: usize>(
-    items: [T; N],
-    mut map: impl FnMut(T) -> Result<R>,
-) -> Result<[R; N]> {
-    let mapped: Result<Vec<R>> = items.into_iter().map(&mut map).collect();
-    let Ok(mapped) = mapped?.try_into() else {
-        unreachable!("there is a result for each item")
+/// As many lists as there are kinds.
+fn of_each<const N: usize>(lists: Vec<Vec<Listed>>) -> [Vec<Listed>; N] {
+    let Ok(lists) = lists.try_into() else {
+        unreachable!("there is a list of each kind")
     };
-    Ok(mapped)
+    lists
 }
 
 /// The result of reading one object, of which each has a result; that it was deleted is none.

@@ -4,9 +4,10 @@
 //!
 //! 1. Nobody deletes a pack before a *removal*, an object that names it, is durable. From then on
 //!    the pack is *condemned* for ever: no snapshot may rely on it.
-//! 2. A client that deletes packs writes their removal, and only then lists, in this order, all
-//!    removals, pending snapshots, snapshots, the index and the packs. Every block that a snapshot
-//!    needs has to be in a pack that no removal names, or is copied into a new one.
+//! 2. A client that deletes packs writes their removal, and only then lists all removals, pending
+//!    snapshots, snapshots and the index, as they are at one moment, and then the packs
+//!    ([`Repository::read_at_one_moment`]). Every block that a snapshot needs has to be in a pack
+//!    that no removal names, or is copied into a new one.
 //! 3. A client that makes a snapshot takes condemned packs for absent. It writes the future
 //!    snapshot as a pending object ([`ObjectKind::Pending`]), and then lists the removals. If new
 //!    removals appeared since its start, it does for its snapshot what rule 2 says (see

@@ -279,7 +279,7 @@ fn read_objects(run: &Run, chosen: &[Id]) -> Result<Read> {
         ObjectKind::Index,
         ObjectKind::Pack,
     ];
-    let read = repository.read_in_order(kinds, |lists| {
+    let read = repository.read_at_one_moment(kinds, |lists| {
         let [removals, pending, snapshots, unverified, index, _] = lists;
         let read_pending = |id| repository.load_snapshot_from(ObjectKind::Pending, id);
         let read_snapshot = |id| {

@@ -139,7 +139,7 @@ fn a_restore_and_a_check_make_few_round_trips_in_sequence() {
             .unwrap();
         assert_eq!(restored.files, 40);
     });
-    bed.expect_at_most(11, || {
+    bed.expect_at_most(9, || {
         let report = bed.open().check(Default::default()).unwrap();
         assert_eq!(report.problems, 0);
     });
@@ -150,7 +150,7 @@ fn a_forget_with_a_prune_makes_few_round_trips_in_sequence() {
     let bed = Bed::new();
     let count = std::cell::Cell::new(0);
     // Five of them are for the record of what is removed, and for who makes a write-only key.
-    bed.expect_at_most(31, || {
+    bed.expect_at_most(20, || {
         count.set(count.get() + 1);
         tree::write(bed.path("source/0/new"), &vec![count.get(); 300_000]);
         let made = bed.back_up();

@@ -334,7 +334,7 @@ fn read_objects(repository: &Repository, mut known: IndexObjects) -> Result<Obje
         // After the packs: a client announces itself before it puts a pack.
         ObjectKind::Client,
     ];
-    let read = repository.read_in_order(kinds, |lists| {
+    let read = repository.read_at_one_moment(kinds, |lists| {
         let [listed, pending, snapshots, unverified, segments, _, clients] = lists;
         let read_snapshots = |kind, listed: &[Listed]| {
             let read = |id| repository.load_snapshot_from(kind, id);
