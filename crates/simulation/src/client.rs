@@ -13,7 +13,7 @@ use tabane_store::prune::{MaxUnused, PruneOptions};
 use tabane_store::restore::RestoreOptions;
 use tabane_store::rewrite::RewriteOptions;
 use tabane_store::{Cache, Error, ExcludeOptions, Id, Password, Progress, Repository};
-use tabane_striped::HealOptions;
+use tabane_striped::{HAS_GROWN, HealOptions};
 use tabane_testing::random::Random;
 use tabane_testing::scratch;
 use tempfile::TempDir;
@@ -396,6 +396,7 @@ impl From<Error> for Failure {
             Error::RemovedMeanwhile | Error::PruneRunning(_) | Error::PruneOvertaken => {
                 Self::Refused
             }
+            Error::Storage { .. } if text.contains(HAS_GROWN) => Self::Refused,
             Error::Damaged { .. } => Self::Damaged(text),
             _ => Self::Other(text),
         }

@@ -44,6 +44,7 @@ mod unusable;
 
 pub use container::is_container;
 pub use heal::{HealOptions, HealReport};
+pub use list::HAS_GROWN;
 pub use place::Place;
 pub use rebalance::{RebalanceOptions, RebalanceReport};
 pub use stripe_view::{PartState, StripePart, StripeView};

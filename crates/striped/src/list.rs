@@ -11,6 +11,9 @@ use crate::striped::StripedStorage;
 use tabane_storage::sync::lock;
 use tabane_storage::{Id, Listed, Name, ObjectKind, Result, StorageErrorKind};
 
+/// What is said of a set that has got more targets since it was opened.
+pub const HAS_GROWN: &str = "the set has more targets by now than when it was opened: try again";
+
 /// The targets that hold parts of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holding {
@@ -232,9 +235,27 @@ impl StripedStorage {
         })
     }
 
+    /// Fails if there are stripes over targets that were added since this set was opened: they
+    /// would count as lost. A length alone says little, since damage can make any.
+    fn check_generations(&self, found: &[(Name, Holding)]) -> Result<()> {
+        let known = self.generations.len();
+        let is_later = |holding: &Holding| usize::from(holding.generation()) > known;
+        if !found.iter().any(|(_, holding)| is_later(holding)) {
+            return Ok(());
+        }
+        let (own, _) = self.description.to_object();
+        let sets = self.raw_lists(ObjectKind::Set)?;
+        let mut sets = sets.iter().flat_map(|(_, list)| list);
+        if sets.any(|listed| listed.id != own) {
+            return Err(refusal(HAS_GROWN.to_owned()));
+        }
+        Ok(())
+    }
+
     pub(super) fn list_objects(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
         let mut found = self.holdings(&[kind])?;
         if kind == ObjectKind::Pack {
+            self.check_generations(&found)?;
             // Targets that did not answer may complete a pack, and a pack that is not listed counts
             // as lost. Other kinds are read when a repository is opened: a fragment listed among
             // them would keep it shut until the targets are back.

@@ -237,6 +237,9 @@ impl Forget {
         if self.lost {
             return self.give_up(global, &repository);
         }
+        if !self.dry_run {
+            repository.expect_to_remove_snapshots();
+        }
         let (exit, going) = if self.snapshots.is_empty() {
             self.remove_by_rules(global, &repository, &rules, metrics)?
         } else {

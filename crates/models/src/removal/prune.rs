@@ -77,7 +77,6 @@ enum At {
     Write,
     DeletePack,
     PutRemoval,
-    ReadOld,
     Check,
     PutNew,
     Confirm,
@@ -245,7 +244,6 @@ impl Prune {
             At::Write => self.writer.step(),
             At::DeletePack => Step::PruneDeletePack,
             At::PutRemoval => Step::PrunePutRemoval,
-            At::ReadOld => Step::RewriteReadOld,
             At::Check => Step::RewriteListRemovals,
             At::PutNew => Step::RewritePutIndex,
             At::Confirm => Step::RewriteConfirm,
@@ -310,15 +308,6 @@ impl Prune {
                 At::DeletePack
             }
             At::PutRemoval => self.put_removal(world, number, rules),
-            At::ReadOld => {
-                // What somebody else has replaced is not there any more.
-                let mut named = world.named_by_all(self.old & world.objects) & !self.gone;
-                if rules.hold(Rule::RewriteDropsCondemned) {
-                    named &= !world.condemned_by(self.expected);
-                }
-                world.plan_rewritten(number, named);
-                if named == 0 { At::Confirm } else { At::Check }
-            }
             At::Check if world.removals != self.expected && rules.hold(Rule::RewriteWaits) => {
                 self.end(End::Overtaken)
             }
@@ -520,7 +509,7 @@ impl Prune {
             if rules.hold(Rule::RewriteBeforeRemoval) {
                 return At::DeleteOld;
             }
-            return self.look_for_old(world);
+            return self.look_for_old(world, number, rules);
         }
         self.second = true;
         if rules.hold(Rule::ListAgain) {
@@ -533,7 +522,7 @@ impl Prune {
     }
 
     /// Goes on to the next step that does something.
-    fn pass_over(&mut self, world: &World, number: usize, rules: Rules) {
+    fn pass_over(&mut self, world: &mut World, number: usize, rules: Rules) {
         loop {
             self.at = match self.at {
                 At::DeletePack
@@ -545,7 +534,7 @@ impl Prune {
                     self.at = At::PutRemoval;
                     return;
                 }
-                At::DeletePack if self.due == 0 => self.look_for_old(world),
+                At::DeletePack if self.due == 0 => self.look_for_old(world, number, rules),
                 At::DeleteOld if self.old == 0 && self.condemn != 0 => {
                     self.at = At::PutRemoval;
                     return;
@@ -585,16 +574,20 @@ impl Prune {
         }
     }
 
-    /// The index objects of the view that name packs which are gone.
-    fn look_for_old(&mut self, world: &World) -> At {
+    /// Finds the index objects of the view that name packs which are gone, and what is to be in
+    /// their place.
+    fn look_for_old(&mut self, world: &mut World, number: usize, rules: Rules) -> At {
         let names_gone = |&object: &usize| world.named_by(object) & self.gone != 0;
         let old = bits(self.view.objects).filter(names_gone);
         self.old = old.fold(0, |objects, object| objects | 1 << object);
-        if self.old == 0 {
-            At::Confirm
-        } else {
-            At::ReadOld
+        let mut named = world.named_by_all(self.old) & !self.gone;
+        if rules.hold(Rule::RewriteDropsCondemned) {
+            named &= !world.condemned_by(self.expected);
         }
+        if self.old != 0 {
+            world.plan_rewritten(number, named);
+        }
+        if named == 0 { At::Confirm } else { At::Check }
     }
 
     fn end(&mut self, end: End) -> At {

@@ -57,7 +57,6 @@ steps! {
     VerifyDeleteUnverified = "verify/delete-unverified",
     PruneDeletePack = "prune/delete-pack",
     PrunePutRemoval = "prune/put-removal",
-    RewriteReadOld = "rewrite/read-old",
     RewriteListRemovals = "rewrite/list-removals",
     RewritePutIndex = "rewrite/put-index",
     RewriteConfirm = "rewrite/confirm",

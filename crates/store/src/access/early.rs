@@ -26,6 +26,13 @@ impl EarlyLists {
         early
     }
 
+    /// Asks for the list of one more kind.
+    pub fn ask_also(&self, storage: &Arc<dyn Storage>, kind: ObjectKind) {
+        if storage.is_far() {
+            self.ask_in_order(storage, &[kind]);
+        }
+    }
+
     fn ask_in_order(&self, storage: &Arc<dyn Storage>, kinds: &[ObjectKind]) {
         let mut senders = Vec::new();
         for &kind in kinds {

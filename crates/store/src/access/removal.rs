@@ -56,19 +56,34 @@ pub(crate) fn list(repository: &Repository) -> Result<Vec<Listed>> {
     }
 }
 
-/// Writes a removal of these packs; returns its name.
+/// Writes a removal of these packs, to be verified; returns its name.
 ///
 /// # Errors
-/// [`Error::MigratedMeanwhile`](crate::Error::MigratedMeanwhile) when write-only keys could not
-/// read it; when the storage fails.
-pub(crate) fn save(repository: &Repository, packs: &[Id]) -> Result<Id> {
+/// When the storage fails.
+pub(crate) fn put(repository: &Repository, packs: &[Id]) -> Result<Id> {
     let payload = postcard::to_stdvec(packs).expect("a removal is plain data");
-    let id = repository.put_sealed(ObjectKind::Removal, &payload)?;
-    // Looked at afterwards: a removal from before the first write-only key is made anew for it.
+    repository.put_sealed(ObjectKind::Removal, &payload)
+}
+
+/// Makes sure that write-only keys can read a removal that was just written: one from before the
+/// first such key is taken back.
+///
+/// # Errors
+/// [`Error::MigratedMeanwhile`](crate::Error::MigratedMeanwhile) when they cannot; when the storage
+/// fails.
+pub(crate) fn verify(repository: &Repository, id: Id) -> Result<()> {
     repository.verify_presence().inspect_err(|_| {
         let _ = repository.delete_if_there(Name::new(ObjectKind::Removal, id));
-    })?;
-    Ok(id)
+    })
+}
+
+/// Writes a removal of these packs that write-only keys can read.
+///
+/// # Errors
+/// As [`put`] and [`verify`].
+pub(crate) fn save(repository: &Repository, packs: &[Id]) -> Result<()> {
+    let id = put(repository, packs)?;
+    verify(repository, id)
 }
 
 /// Makes removals anew that write-only keys cannot read.

@@ -620,6 +620,7 @@ impl Repository {
             .storage
             .put(name, &[&sealed])
             .map_err(Error::storage("write", name))?;
+        self.nearby.keep_object(name, &sealed);
         Ok(name.id)
     }
 
@@ -674,6 +675,14 @@ impl Repository {
         }
         self.nearby.keep_object(name, &sealed);
         Ok(sealed)
+    }
+
+    /// Asks a far storage already now for what it takes to remove snapshots.
+    pub fn expect_to_remove_snapshots(&self) {
+        let opened = &self.opened;
+        opened
+            .early
+            .ask_also(&opened.storage, ObjectKind::Forgotten);
     }
 
     /// A list that may have been made at any time since the repository was opened.

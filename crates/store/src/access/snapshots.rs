@@ -1,6 +1,7 @@
 //! The snapshots of a repository: writing, finding and removing them.
 
 use jiff::Timestamp;
+use tabane_storage::sync::try_each;
 use tabane_storage::{Id, Name, ObjectKind};
 
 use crate::access::forgotten;
@@ -76,12 +77,12 @@ impl Repository {
     pub fn remove_snapshots(&self, ids: &[Id]) -> Result<Vec<(Id, Error)>> {
         self.keys().need_master("removing snapshots")?;
         forgotten::record(self, ids)?;
-        let remove = |id: &Id| {
+        let failed = try_each(ids, self.storage().connections(), |id| {
             // model: removal/forget/delete-snapshot
             let removed = self.delete_if_there(Name::new(ObjectKind::Snapshot, *id));
-            Some((*id, removed.err()?))
-        };
-        let failed = ids.iter().filter_map(remove).collect();
+            Ok::<_, Error>(removed.err().map(|error| (*id, error)))
+        })?;
+        let failed = failed.into_iter().flatten().collect();
         if let Some(memory) = self.memory() {
             memory.forget(self, ids);
         }

@@ -149,13 +149,14 @@ fn a_restore_and_a_check_make_few_round_trips_in_sequence() {
 fn a_forget_with_a_prune_makes_few_round_trips_in_sequence() {
     let bed = Bed::new();
     let count = std::cell::Cell::new(0);
-    // Five of them are for the record of what is removed, and for who makes a write-only key.
-    bed.expect_at_most(20, || {
+    // Four of them are for the record of what is removed, and for who makes a write-only key.
+    bed.expect_at_most(17, || {
         count.set(count.get() + 1);
         tree::write(bed.path("source/0/new"), &vec![count.get(); 300_000]);
         let made = bed.back_up();
         bed.storage.take_operations();
         let repository = bed.open();
+        repository.expect_to_remove_snapshots();
         let snapshots = repository.snapshots(&Filter::default()).unwrap().snapshots;
         let old: Vec<Id> = snapshots.iter().map(|(id, _)| *id).collect();
         for id in old.into_iter().filter(|id| Some(*id) != made.id) {

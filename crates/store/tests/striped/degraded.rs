@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_store::{PruneOptions, Repository};
-use tabane_striped::StripedStorage;
+use tabane_striped::{HAS_GROWN, StripedStorage};
 
 use crate::bed::{Bed, Quiet, Random, heal, scrub};
 use crate::common::striped::Told;
@@ -226,6 +226,23 @@ fn a_target_is_added() {
     bed.renew(0);
     heal(&bed.open());
     bed.assert_whole();
+}
+
+/// Who opened the set before takes no new stripe for lost.
+#[test]
+fn who_does_not_know_of_an_added_target_is_told() {
+    let mut bed = Bed::new(4);
+    bed.fill();
+    let before = bed.repository();
+    bed.open().add(&bed.place(4)).unwrap();
+    assert_clean(&before);
+    bed.count = 5;
+    heal(&bed.open());
+    fs::write(bed.source().join("new"), Random(12).bytes(300_000)).unwrap();
+    back_up(&bed.repository(), &[&bed.source()]);
+    let error = before.plan_prune(Default::default()).map(drop).unwrap_err();
+    assert!(error.to_string().contains(HAS_GROWN), "{error}");
+    assert_clean(&bed.repository());
 }
 
 /// An interrupted `add` goes on, whatever of it was done.

@@ -7,7 +7,7 @@ use crate::access::repository::Repository;
 use tabane_format::{Error, Result};
 use tabane_index::{IndexSegment, PackContents};
 use tabane_storage::Id;
-use tabane_storage::sync::{both, try_each};
+use tabane_storage::sync::both;
 use tabane_storage::{Name, ObjectKind};
 
 /// The most packs that one index object names: 16 GiB of packs.
@@ -18,9 +18,6 @@ const SMALL_INDEX_PACKS: usize = 128;
 
 /// The most small objects that are left as they are.
 const SMALL_OBJECTS_MAX: usize = 8;
-
-/// Index objects that are read from a far storage at a time: each may take tens of MB of memory.
-const READ_AT_ONCE: usize = 4;
 
 /// What new index objects do not name, and which old ones are to be replaced.
 #[derive(Clone, Copy)]
@@ -38,7 +35,7 @@ pub struct Unwanted<'a> {
 /// afterwards.
 ///
 /// New objects are written before old ones are deleted, so the index is whole at any time.
-/// `removals` are those from before `objects` were read: if others exist now, packs of new objects
+/// `removals` are those from before `objects` were listed: if others exist now, packs of new objects
 /// may be deleted, and the new objects are deleted again.
 ///
 /// # Errors
@@ -82,23 +79,14 @@ pub fn rewrite(
         segment.clear();
         Ok(())
     };
-    for ids in old.chunks(if is_far { READ_AT_ONCE } else { 1 }) {
-        // model: removal/rewrite/read-old
-        let read = try_each(ids, ids.len(), |&id| {
-            match repository.read_if_signed(id) {
-                // Another client has rewritten this object.
-                Err(error) if error.is_not_found() => Ok(IndexSegment::new()),
-                read => read,
-            }
-        })?;
-        for (pack, contents) in read.into_iter().flatten() {
-            let is_wanted = !gone.contains(&pack) && !condemned.contains(&pack);
-            if is_wanted && named.insert(pack) {
-                segment.push((pack, contents));
-            }
-            if segment.len() == PACKS_MAX {
-                write(&mut segment)?;
-            }
+    // Another client may have rewritten some of them by now: then they name packs twice.
+    for (pack, contents) in old.iter().flat_map(|id| &objects[id]) {
+        let is_wanted = !gone.contains(pack) && !condemned.contains(pack);
+        if is_wanted && named.insert(*pack) {
+            segment.push((*pack, contents.clone()));
+        }
+        if segment.len() == PACKS_MAX {
+            write(&mut segment)?;
         }
     }
     if !segment.is_empty() {

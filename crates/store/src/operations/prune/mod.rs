@@ -431,16 +431,18 @@ impl PrunePlan {
         packs.sort_unstable();
         let mut condemned = view.removals.condemned();
         if !packs.is_empty() && run.options.grace.is_zero() && view.alive.is_empty() {
-            run.condemn(&view, &std::mem::take(&mut packs))?;
+            let removal = run.condemn(&view, &std::mem::take(&mut packs))?;
             // Dropped before the new view is loaded, which would need twice the memory.
             view.index = Arc::default();
-            view = View::load(
-                &run.repository,
-                Some(&run.presence),
-                &HashSet::new(),
-                std::mem::take(&mut view.objects),
-                &mut run.reach,
-            )?;
+            let (repository, presence) = (&run.repository, &run.presence);
+            let verify = || removal::verify(repository, removal);
+            let (verified, new) = both(repository.is_far(), verify, || {
+                let known = std::mem::take(&mut view.objects);
+                let none = HashSet::new();
+                View::load(repository, Some(presence), &none, known, &mut run.reach)
+            });
+            verified?;
+            view = new?;
             run.copy(&view, &HashSet::new())?;
             condemned.extend(view.removals.condemned());
             gone.extend(run.delete_due(&view)?);
@@ -458,7 +460,8 @@ impl PrunePlan {
         // Clients at work may have made snapshots since the view was loaded. The index must name
         // what these need until a later prune has looked at them.
         if !packs.is_empty() {
-            run.condemn(&view, &packs)?;
+            let removal = run.condemn(&view, &packs)?;
+            removal::verify(&run.repository, removal)?;
         }
         run.tidy(&view, &gone)?;
         Ok(run.report)
@@ -607,12 +610,11 @@ impl Run {
         Ok(due.into_iter().chain(view.absent()).collect())
     }
 
-    /// Condemns these packs.
-    fn condemn(&mut self, view: &View, packs: &[Id]) -> Result<()> {
+    /// Condemns these packs by a removal that is to be verified; returns its name.
+    fn condemn(&mut self, view: &View, packs: &[Id]) -> Result<Id> {
         self.superseded = view.superseded_removals();
         // model: removal/prune/put-removal
-        removal::save(&self.repository, packs)?;
-        Ok(())
+        removal::put(&self.repository, packs)
     }
 
     /// Updates the index. Of `condemned` packs the view has seen the removals before it looked what
