@@ -148,7 +148,7 @@ pub struct Filter {
     /// The snapshot is of one of these machines.
     pub hosts: Vec<String>,
     /// The snapshot has all tags of one of these comma-separated lists: `["a,b", "c"]` means
-    /// (a and b) or c.
+    /// (a and b) or c. A list without a tag means that the snapshot has none.
     pub tags: Vec<String>,
     /// The snapshot has all of these paths, compared as text with [`Snapshot::paths`].
     pub paths: Vec<String>,
@@ -157,7 +157,10 @@ pub struct Filter {
 impl Filter {
     /// Whether a snapshot is meant.
     pub fn allows(&self, snapshot: &Snapshot) -> bool {
-        let has_all = |list: &String| has_tags(snapshot, &split_tags(list));
+        let has_all = |list: &String| match &split_tags(list)[..] {
+            [] => snapshot.tags.is_empty(),
+            tags => has_tags(snapshot, tags),
+        };
         (self.hosts.is_empty() || self.hosts.contains(&snapshot.hostname))
             && (self.tags.is_empty() || self.tags.iter().any(has_all))
             && self.paths.iter().all(|path| snapshot.paths.contains(path))

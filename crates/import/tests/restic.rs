@@ -444,15 +444,24 @@ fn what_is_no_repository_is_told_apart_from_a_wrong_password() {
             )
             .expect("opened"),
         };
-        let imported = bed.open().and_then(|restic| {
+        let import = || {
+            let restic = bed.open()?;
             let foreign = restic.snapshots()?.snapshots;
             restic.import(ImportOptions::default(), &to, &foreign, Arc::new(()))
-        });
-        let error = imported.expect_err("refused").to_string();
+        };
+        let error = import().expect_err("refused").to_string();
         assert!(error.contains(what), "{error}");
         fs::remove_file(&file).expect("removed");
+        if folder == "index" {
+            let error = import().expect_err("refused").to_string();
+            assert!(error.contains("it names nothing"), "{error}");
+        }
         fs::write(&file, sound).expect("written");
     }
+    // Another program's, which has a config and no keys.
+    fs::remove_dir_all(bed.path("restic/keys")).expect("removed");
+    let none = bed.open().err().expect("refused");
+    assert!(matches!(none, Error::NoRepository { .. }), "{none}");
     fs::remove_file(bed.path("restic/config")).expect("removed");
     let none = bed.open().err().expect("refused");
     assert!(matches!(none, Error::NoRepository { .. }), "{none}");

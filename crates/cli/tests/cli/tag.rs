@@ -71,6 +71,16 @@ fn spaces_around_tags_are_no_part_of_them() {
         assert_eq!(found.as_array().expect("an array").len(), 1, "{tag}");
     }
     bed.backup(&[]).succeeds();
+    // An empty list means snapshots without tags, and not all.
+    for none in ["", " ,"] {
+        let found = bed
+            .run(["snapshots", "--json", "--tag", none])
+            .succeeds()
+            .last_json();
+        let found = found.as_array().expect("an array");
+        assert_eq!(found.len(), 1, "{none:?}");
+        assert!(found[0]["tags"].as_array().is_none_or(Vec::is_empty));
+    }
     let kept = bed.run([
         "forget",
         "--keep-last",

@@ -129,6 +129,11 @@ impl Index {
         Ok(())
     }
 
+    /// Whether it names no pack.
+    pub fn is_empty(&self) -> bool {
+        self.packs.is_empty()
+    }
+
     /// The path of a pack.
     pub fn pack_path(&self, number: u32) -> String {
         let id = self.packs[number as usize].id.to_string();

@@ -84,6 +84,13 @@ impl Restic {
                 _ => Error::storage("config")(error),
             })?;
         let key_files = files.list("keys").map_err(Error::storage("keys"))?;
+        // Other programs have a `config` too.
+        if key_files.is_empty() {
+            return Err(Error::NoRepository {
+                program: PROGRAM,
+                location: files.location(),
+            });
+        }
         let mut fault = None;
         for (path, _) in &key_files {
             let file = files.read(path, None).map_err(Error::storage(path))?;
@@ -156,6 +163,10 @@ impl Restic {
         progress: Arc<dyn Progress>,
     ) -> Result<Imported> {
         let index = self.read_index()?;
+        if index.is_empty() && !snapshots.is_empty() {
+            let why = "it names nothing; have the program that made the repository repair it";
+            return Err(Error::damaged("index", why));
+        }
         let blobs = Blobs {
             files: self.files,
             key: self.key,

@@ -35,8 +35,8 @@ pub struct Unwanted<'a> {
 /// afterwards.
 ///
 /// New objects are written before old ones are deleted, so the index is whole at any time.
-/// `removals` are those from before `objects` were listed: if others exist now, packs of new objects
-/// may be deleted, and the new objects are deleted again.
+/// `removals` are those from before `objects` were listed: if others exist now, packs of new
+/// objects may be deleted, and the new objects are deleted again.
 ///
 /// # Errors
 /// [`Error::PruneOvertaken`] in this case; when the storage fails.
