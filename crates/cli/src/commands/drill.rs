@@ -138,7 +138,9 @@ impl Drill {
         }
         let count = |source| compared.get(&source).copied().unwrap_or(0);
         let problems = summary.errors + count(Source::Differs);
-        metrics.gauge("files", "Files that were restored.", summary.files);
+        // Each name of a file with several counts.
+        let restored = (sample.len() as u64).saturating_sub(summary.errors);
+        metrics.gauge("files", "Files that were restored.", restored);
         metrics.gauge("bytes", "Bytes of these.", summary.total_bytes);
         metrics.gauge("problems", "Files that were not as they should be.", problems);
         if global.json {
@@ -146,7 +148,7 @@ impl Drill {
                 "message_type": "summary",
                 "snapshot_id": id.to_string(),
                 "files": files,
-                "restored_files": summary.files,
+                "restored_files": restored,
                 "restored_bytes": summary.total_bytes,
                 "equal_to_source": count(Source::Equal),
                 "changed_since": count(Source::Changed),
@@ -158,7 +160,7 @@ impl Drill {
             let mut output = Output::new();
             output.line(format!(
                 "restored {} of {} of snapshot {}, {}, and read them again",
-                format::grouped(summary.files),
+                format::grouped(restored),
                 format::count(files, "file"),
                 id.short(),
                 format::bytes(summary.total_bytes),

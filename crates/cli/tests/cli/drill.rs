@@ -10,6 +10,7 @@ use crate::mishaps::packs;
 #[test]
 fn a_sample_is_restored_compared_and_removed() {
     let bed = Bed::with_repository();
+    fs::hard_link(bed.source().join("empty"), bed.source().join("same")).expect("linked");
     bed.backup(&[]).succeeds();
     let scratch = bed.path("scratch");
     fs::create_dir(&scratch).expect("created");
@@ -17,7 +18,10 @@ fn a_sample_is_restored_compared_and_removed() {
     let args = ["drill", "--sample", "100%", "--directory", &text];
     let ran = bed.run(args).succeeds();
     assert!(
-        ran.stdout.contains("0 changed since the backup, 0 differ"),
+        ran.stdout.contains("restored 5 of 5 files")
+            && ran
+                .stdout
+                .contains("5 equal the source, 0 changed since the backup, 0 differ"),
         "{}",
         ran.stdout
     );
@@ -34,7 +38,7 @@ fn a_sample_is_restored_compared_and_removed() {
         let mut lines = record.lines();
         lines.any(|line| line.starts_with(&name) && line.ends_with(value))
     };
-    assert!(says("files", " 4") && says("problems", " 0"), "{record}");
+    assert!(says("files", " 5") && says("problems", " 0"), "{record}");
     assert!(says("exit_code", " 0"), "{record}");
     let bad = ["drill", "--sample", "120%"];
     bed.run(bad).fails(2, "percentage");

@@ -6,7 +6,7 @@
 //!    the pack is *condemned* for ever: no snapshot may rely on it.
 //! 2. A client that deletes packs writes their removal, and only then lists all removals, pending
 //!    snapshots, snapshots and the index, as they are at one moment, and then the packs
-//!    ([`Repository::read_at_one_moment`]). Every block that a snapshot needs has to be in a pack
+//!    (`Repository::read_at_one_moment`). Every block that a snapshot needs has to be in a pack
 //!    that no removal names, or is copied into a new one.
 //! 3. A client that makes a snapshot takes condemned packs for absent. It writes the future
 //!    snapshot as a pending object ([`ObjectKind::Pending`]), and then lists the removals. If new
