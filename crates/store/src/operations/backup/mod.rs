@@ -123,6 +123,16 @@ impl Repository {
     }
 }
 
+/// Whether an error is of a pack that a removal names.
+fn is_of_condemned(repository: &Repository, error: &Error) -> bool {
+    let Error::Storage { what, .. } = error else {
+        return false;
+    };
+    let is_it = |pack: &Id| Name::new(ObjectKind::Pack, *pack).to_string() == *what;
+    let removals = repository.read_removals();
+    removals.is_ok_and(|removals| removals.condemned().iter().any(is_it))
+}
+
 /// Says when the repository is within what it is to hold: it grows with every backup.
 fn point_out_itself(repository: &Repository, paths: &[PathBuf], excludes: &Excludes) {
     // What is no directory of this machine is not below a path of it either.
@@ -499,6 +509,8 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
                 // What the index knew of is gone, and perhaps there is somebody who removes.
                 match removal::names(repository) {
                     Ok(names) if names != begun.removals => Error::RemovedMeanwhile,
+                    // As it was condemned before, only a client that began earlier can read it.
+                    Ok(_) if is_of_condemned(repository, &error) => Error::RemovedMeanwhile,
                     _ => {
                         repository.forget_cached();
                         Error::ObjectGone(Box::new(error))
