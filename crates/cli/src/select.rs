@@ -22,7 +22,9 @@ pub struct Selection {
         help_heading = "Choosing snapshots"
     )]
     pub host: Vec<String>,
-    /// Only snapshots with all of these tags (repeatable: any of them); '' for those without tags
+    /// Only snapshots with all of these tags (repeatable: any of them)
+    ///
+    /// '' chooses those without tags.
     #[arg(long, value_name = "TAG[,TAG…]", help_heading = "Choosing snapshots")]
     pub tag: Vec<String>,
     /// Only snapshots of this path (repeatable: all of them)
