@@ -244,9 +244,7 @@ impl Repository {
         let (mut known, mut known_unverified) = (BTreeMap::new(), BTreeMap::new());
         let wants_unverified = self.wants_unverified(trust);
         let kinds = [
-            // See the rules in `removal`.
             ObjectKind::Removal,
-            // Before the others: what is verified meanwhile is found there.
             ObjectKind::Unverified,
             ObjectKind::Index,
             ObjectKind::Pack,

@@ -268,13 +268,10 @@ struct Read {
 fn read_objects(run: &Run, chosen: &[Id]) -> Result<Read> {
     let repository = &run.repository;
     let is_far = repository.is_far();
-    // Snapshots before the index: so the index knows all that they need, even if a backup ends
-    // meanwhile.
     let kinds = [
         ObjectKind::Removal,
         ObjectKind::Pending,
         ObjectKind::Snapshot,
-        // Before the others: what somebody verifies meanwhile is in these.
         ObjectKind::Unverified,
         ObjectKind::Index,
         ObjectKind::Pack,

@@ -297,7 +297,7 @@ impl View {
     }
 }
 
-/// What is read of a repository, in the order of rule 2.
+/// What is read of a repository, as rule 2 wants it.
 struct Objects {
     removals: Removals,
     removal_times: HashMap<Id, SystemTime>,
@@ -318,20 +318,16 @@ fn read_objects(repository: &Repository, mut known: IndexObjects) -> Result<Obje
     let kinds = [
         // model: removal/view/list-removals
         ObjectKind::Removal,
-        // Before the snapshots: a pending snapshot that vanishes meanwhile has become a snapshot by
-        // then.
         // model: removal/view/list-pending
         ObjectKind::Pending,
         // model: removal/view/list-snapshots
         ObjectKind::Snapshot,
-        // Before the others: what somebody verifies meanwhile is in these.
         // model: removal/view/list-unverified
         ObjectKind::Unverified,
         // model: removal/view/list-objects
         ObjectKind::Index,
         // model: removal/view/list-packs
         ObjectKind::Pack,
-        // After the packs: a client announces itself before it puts a pack.
         ObjectKind::Client,
     ];
     let read = repository.read_at_one_moment(kinds, |lists| {
