@@ -1,5 +1,7 @@
 //! Passwords: each wraps the master key, or a write-only key, in an object of its own.
 
+use std::convert::Infallible;
+
 use argon2::{Algorithm, Argon2, Params, Version};
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
@@ -222,12 +224,17 @@ pub fn list(storage: &dyn Storage) -> Result<Listing> {
 /// # Errors
 /// When the storage cannot be listed.
 pub fn read_all(storage: &dyn Storage) -> Result<Vec<(Id, Result<Key>)>> {
-    let ids = ids(storage)?;
-    let load = |&id: &Id| Ok::<_, Error>((id, load(storage, id)));
-    try_each(&ids, storage.connections(), load)
+    Ok(load_all(storage, &ids(storage)?))
+}
+
+/// Reads these keys, several at a time.
+pub fn load_all(storage: &dyn Storage, ids: &[Id]) -> Vec<(Id, Result<Key>)> {
+    let load = |&id: &Id| Ok::<_, Infallible>((id, load(storage, id)));
+    try_each(ids, storage.connections(), load).unwrap_or_else(|never| match never {})
 }
 
 /// Tries the password on every key; returns what the first one wraps that `is_right`, and its ID.
+/// Takes no more keys out of `keys` than it tries.
 ///
 /// A key may open and yet not be right: an interrupted creation leaves a key of a master key that
 /// nothing uses.
@@ -238,16 +245,13 @@ pub fn read_all(storage: &dyn Storage) -> Result<Vec<(Id, Result<Key>)>> {
 /// looks at, may be the reason.
 pub fn open(
     storage: &dyn Storage,
-    keys: Vec<(Id, Result<Key>)>,
+    keys: impl IntoIterator<Item = (Id, Result<Key>)>,
     password: &Password,
     is_right: impl Fn(&Unwrapped) -> Result<()>,
 ) -> Result<(Unwrapped, Id)> {
-    if keys.is_empty() {
-        return Err(Error::NoKeys);
-    }
-    let count = keys.len();
-    let mut damaged = None;
+    let (mut count, mut damaged) = (0, None);
     for (id, key) in keys {
+        count += 1;
         let opened = key.and_then(|key| match key.unwrap(password)? {
             Some(secret) => is_right(&secret).map(|()| Some(secret)),
             None => Ok(None),
@@ -257,6 +261,9 @@ pub fn open(
             Ok(None) => {}
             Err(error) => damaged = Some(error),
         }
+    }
+    if count == 0 {
+        return Err(Error::NoKeys);
     }
     Err(damaged.unwrap_or_else(|| Error::WrongPassword {
         keys: count,

@@ -1,7 +1,7 @@
 //! A prune: lists, copies, condemns, lists again, deletes, and makes the index fit
 //! (`operations/prune` of the store). It lists the kinds of objects
 //! one after the other; where storage is far all at once, which is in any order, twice, and begins
-//! again if the lists differ.
+//! again if the lists differ. There it deletes packs beside the work on the index, too.
 
 use super::steps::Step;
 use super::world::{
@@ -57,12 +57,14 @@ impl Kind {
     ];
 }
 
-/// What a prune lists next, and what it thinks of others when it has listed all.
+/// What a prune does next, if it can choose: what it lists, and what it thinks of others when it has
+/// listed all; or whether it deletes a pack beside its other work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Look {
     /// What it lists.
     pub kind: Kind,
     judgement: Judgement,
+    deletes_pack: bool,
 }
 
 /// Where a prune stands.
@@ -180,7 +182,7 @@ pub struct Prune {
 impl Prune {
     /// Whether it takes no more steps.
     pub fn has_ended(&self) -> bool {
-        self.at == At::Ended
+        self.at == At::Ended && self.due == 0
     }
 
     /// Hears that removals, index or packs have changed.
@@ -191,7 +193,18 @@ impl Prune {
     /// The ways in which it can take its next step.
     pub fn looks(&self, others: &Others, judgements: &[Judgement], rules: Rules) -> Vec<Look> {
         if self.at != At::List {
-            return vec![Look::default()];
+            let step = |deletes_pack| Look {
+                deletes_pack,
+                ..Look::default()
+            };
+            return match self.at {
+                _ if self.due == 0 => vec![step(false)],
+                At::Check | At::PutNew | At::Confirm | At::DeleteNew => {
+                    vec![step(false), step(true)]
+                }
+                At::DeleteOld | At::Ended => vec![step(true)],
+                _ => vec![step(false)],
+            };
         }
         let unlisted = self.unlisted(others, rules);
         let judgements = match unlisted[..] {
@@ -199,9 +212,11 @@ impl Prune {
             _ => &[Judgement::AllDead],
         };
         let judged = |kind| {
-            judgements
-                .iter()
-                .map(move |&judgement| Look { kind, judgement })
+            judgements.iter().map(move |&judgement| Look {
+                kind,
+                judgement,
+                deletes_pack: false,
+            })
         };
         unlisted.into_iter().flat_map(judged).collect()
     }
@@ -227,6 +242,7 @@ impl Prune {
     /// The step that is next, if it looks so.
     pub fn step(&self, look: Look) -> Step {
         match self.at {
+            _ if look.deletes_pack => Step::PruneDeletePack,
             At::List => match look.kind {
                 Kind::Removals => Step::ViewListRemovals,
                 Kind::Pending => Step::ViewListPending,
@@ -265,6 +281,10 @@ impl Prune {
         rules: Rules,
     ) {
         self.at = match self.at {
+            at if look.deletes_pack => {
+                world.packs &= !take_lowest(&mut self.due);
+                at
+            }
             At::List => {
                 self.list(world, number, look, others, rules);
                 if self.unlisted(others, rules).is_empty() {
@@ -357,7 +377,7 @@ impl Prune {
             }
             At::Ended => unreachable!("a prune that has ended takes no step"),
         };
-        self.pass_over(world, number, rules);
+        self.pass_over(world, number, others.is_far, rules);
     }
 
     fn list(&mut self, world: &World, number: usize, look: Look, others: &Others, rules: Rules) {
@@ -522,9 +542,18 @@ impl Prune {
     }
 
     /// Goes on to the next step that does something.
-    fn pass_over(&mut self, world: &mut World, number: usize, rules: Rules) {
+    fn pass_over(&mut self, world: &mut World, number: usize, is_far: bool, rules: Rules) {
         loop {
             self.at = match self.at {
+                At::DeletePack
+                    if is_far
+                        && self.due != 0
+                        && (self.condemn == 0
+                            || (self.view.judgement != Judgement::AllDead
+                                && rules.hold(Rule::RewriteBeforeRemoval))) =>
+                {
+                    self.look_for_old(world, number, rules)
+                }
                 At::DeletePack
                     if self.due == 0
                         && self.condemn != 0
@@ -535,6 +564,7 @@ impl Prune {
                     return;
                 }
                 At::DeletePack if self.due == 0 => self.look_for_old(world, number, rules),
+                At::DeleteOld if self.due != 0 => return,
                 At::DeleteOld if self.old == 0 && self.condemn != 0 => {
                     self.at = At::PutRemoval;
                     return;
@@ -591,9 +621,15 @@ impl Prune {
     }
 
     fn end(&mut self, end: End) -> At {
+        // What is on its way takes effect.
+        let due = match self.at {
+            At::Check | At::Confirm | At::DeleteNew => self.due,
+            _ => 0,
+        };
         *self = Self {
             at: At::Ended,
             end,
+            due,
             ..Self::default()
         };
         At::Ended

@@ -31,7 +31,6 @@ pub struct Locker {
     transport: Transport,
     /// How new objects are locked, if at all.
     pub lock: Option<Lock>,
-    /// Whether the bucket has said that it locks nothing.
     has_none: AtomicBool,
 }
 
@@ -97,10 +96,12 @@ impl Locker {
         Ok(self.retention(path).await?.map(|retention| retention.until))
     }
 
+    /// Whether the bucket has said that it locks nothing.
+    pub fn has_none(&self) -> bool {
+        self.has_none.load(Ordering::Relaxed)
+    }
+
     async fn retention(&self, path: &Path) -> Result<Option<Retention>> {
-        if self.has_none.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
         let query = [("retention", String::new())];
         let nothing = Bytes::new();
         let (status, said) = self.send(Method::GET, path, &query, &[], &nothing).await?;

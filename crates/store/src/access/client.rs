@@ -106,8 +106,15 @@ pub struct Presence {
 
 struct Shared {
     repository: Repository,
-    /// ID of the newest object of this client, and the record in it.
-    said: Mutex<(Id, Client)>,
+    said: Mutex<Said>,
+}
+
+/// What a client has said of itself.
+struct Said {
+    /// ID of the newest object; `None` before the first.
+    id: Option<Id>,
+    /// The record in it.
+    client: Client,
 }
 
 impl Presence {
@@ -116,6 +123,13 @@ impl Presence {
     /// # Errors
     /// When the storage fails.
     pub fn announce(repository: &Repository, purpose: Purpose) -> Result<Self> {
+        let presence = Self::new(repository, purpose);
+        presence.ensure()?;
+        Ok(presence)
+    }
+
+    /// A presence that is announced by [`Presence::ensure`].
+    pub(crate) fn new(repository: &Repository, purpose: Purpose) -> Self {
         let host = host::describe();
         let client = Client {
             purpose,
@@ -125,10 +139,9 @@ impl Presence {
             pid_space: pid_space(),
             since: None,
         };
-        let id = put(repository, &client)?;
         let shared = Arc::new(Shared {
             repository: repository.clone(),
-            said: Mutex::new((id, client)),
+            said: Mutex::new(Said { id: None, client }),
         });
         let (sender, receiver) = channel();
         let renewed = Arc::clone(&shared);
@@ -142,10 +155,24 @@ impl Presence {
         let thread = std::thread::Builder::new()
             .name("presence".to_owned())
             .spawn(renew);
-        Ok(Self {
+        Self {
             shared,
             renewal: thread.ok().map(|thread| (sender, thread)),
-        })
+        }
+    }
+
+    /// Announces this process, unless it has been; returns the ID of its newest object.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub(crate) fn ensure(&self) -> Result<Id> {
+        let mut said = lock(&self.shared.said);
+        if let Some(id) = said.id {
+            return Ok(id);
+        }
+        let id = put(&self.shared.repository, &said.client)?;
+        said.id = Some(id);
+        Ok(id)
     }
 
     /// All other clients, and the time by the clock of the storage, about that of this client's
@@ -154,28 +181,35 @@ impl Presence {
     /// # Errors
     /// When the storage fails.
     pub fn others(&self) -> Result<(Vec<Seen>, SystemTime)> {
+        let repository = &self.shared.repository;
         for _ in 0..READ_ATTEMPTS_MAX {
-            if let Some(others) = self.others_of(list(&self.shared.repository)?)? {
+            let listed = repository.list_steadily(ObjectKind::Client)?;
+            let seen = read_listed(repository, listed.clone());
+            if let Some(others) = self.others_of(seen, &listed)? {
                 return Ok(others);
             }
         }
         Err(unsteady(ObjectKind::Client.name()))
     }
 
-    /// As [`Presence::others`], of a list of all clients; `None` if it lacks this client, which has
-    /// announced itself again then.
+    /// As [`Presence::others`], of all clients that were `seen` and a list of them; `None` if it
+    /// lacks this client, which has announced itself again then.
     ///
     /// # Errors
     /// When the storage fails.
-    pub(crate) fn others_of(&self, mut all: Vec<Seen>) -> Result<Option<(Vec<Seen>, SystemTime)>> {
-        let id = lock(&self.shared.said).0;
-        let Some(own) = all.iter().position(|seen| seen.id == id) else {
+    pub(crate) fn others_of(
+        &self,
+        mut seen: Vec<Seen>,
+        listed: &[Listed],
+    ) -> Result<Option<(Vec<Seen>, SystemTime)>> {
+        let id = self.ensure()?;
+        let Some(own) = listed.iter().find(|object| object.id == id) else {
             // Another client has taken this process for dead and removed its object.
             self.shared.renew()?;
             return Ok(None);
         };
-        let own = all.swap_remove(own);
-        Ok(Some((all, own.modified)))
+        seen.retain(|seen| seen.id != id);
+        Ok(Some((seen, own.modified)))
     }
 }
 
@@ -185,28 +219,39 @@ impl Drop for Presence {
             drop(sender);
             let _ = thread.join();
         }
-        let name = Name::new(ObjectKind::Client, lock(&self.shared.said).0);
-        // An object that stays is recognised as a dead client's.
-        let _ = self.shared.repository.storage().delete(name);
+        if let Some(id) = lock(&self.shared.said).id {
+            // An object that stays is recognised as a dead client's.
+            self.shared.delete(id);
+        }
     }
 }
 
 impl Shared {
     fn renew(&self) -> Result<()> {
-        let (id, mut client) = lock(&self.said).clone();
+        let (id, mut client) = {
+            let said = lock(&self.said);
+            (said.id, said.client.clone())
+        };
         if client.since.is_none() {
             let listed = self.repository.list_with_times(ObjectKind::Client)?;
-            let own = listed.iter().find(|object| object.id == id);
+            let own = listed.iter().find(|object| Some(object.id) == id);
             client.since = own.and_then(|own| Timestamp::try_from(own.modified).ok());
         }
         let new = put(&self.repository, &client)?;
-        *lock(&self.said) = (new, client);
-        // The object is gone if another client took this process for dead.
-        let _ = self
-            .repository
-            .storage()
-            .delete(Name::new(ObjectKind::Client, id));
+        *lock(&self.said) = Said {
+            id: Some(new),
+            client,
+        };
+        if let Some(id) = id {
+            // The object is gone if another client took this process for dead.
+            self.delete(id);
+        }
         Ok(())
+    }
+
+    fn delete(&self, id: Id) {
+        let name = Name::new(ObjectKind::Client, id);
+        let _ = self.repository.storage().delete(name);
     }
 }
 

@@ -10,9 +10,19 @@ use std::sync::{Arc, Mutex};
 use tabane_storage::sync::lock;
 use tabane_storage::{Listed, ObjectKind, Result, Storage};
 
-/// Lists on their way, each of which is handed out once.
+/// Lists that were asked for, by kind.
 #[derive(Default)]
-pub struct EarlyLists(Mutex<HashMap<ObjectKind, Receiver<Result<Vec<Listed>>>>>);
+pub struct EarlyLists(Mutex<HashMap<ObjectKind, Arc<Mutex<Early>>>>);
+
+/// A list.
+struct Early {
+    /// Where it arrives, until then.
+    on_its_way: Option<Receiver<Result<Vec<Listed>>>>,
+    /// What has arrived.
+    listed: Option<Vec<Listed>>,
+    /// Whether nobody has taken it yet.
+    is_new: bool,
+}
 
 impl EarlyLists {
     /// Asks for the lists; for none if the storage is near.
@@ -37,7 +47,12 @@ impl EarlyLists {
         let mut senders = Vec::new();
         for &kind in kinds {
             let (sender, receiver) = channel();
-            lock(&self.0).insert(kind, receiver);
+            let early = Early {
+                on_its_way: Some(receiver),
+                listed: None,
+                is_new: true,
+            };
+            lock(&self.0).insert(kind, Arc::new(Mutex::new(early)));
             senders.push((kind, sender));
         }
         let storage = Arc::clone(storage);
@@ -56,7 +71,24 @@ impl EarlyLists {
     /// The list of a kind, made since the repository was opened, unless it was taken before or
     /// could not be made.
     pub fn take(&self, kind: ObjectKind) -> Option<Vec<Listed>> {
-        let receiver = lock(&self.0).remove(&kind)?;
-        receiver.recv().ok()?.ok()
+        self.with(kind, |early| std::mem::take(&mut early.is_new))
+    }
+
+    /// The list of a kind as it was when the repository was opened, if it could be made.
+    pub fn first(&self, kind: ObjectKind) -> Option<Vec<Listed>> {
+        self.with(kind, |_| true)
+    }
+
+    fn with(
+        &self,
+        kind: ObjectKind,
+        is_wanted: impl FnOnce(&mut Early) -> bool,
+    ) -> Option<Vec<Listed>> {
+        let early = lock(&self.0).get(&kind).map(Arc::clone)?;
+        let mut early = lock(&early);
+        if let Some(on_its_way) = early.on_its_way.take() {
+            early.listed = on_its_way.recv().ok().and_then(Result::ok);
+        }
+        is_wanted(&mut early).then(|| early.listed.clone())?
     }
 }

@@ -249,36 +249,40 @@ impl Repository {
             ObjectKind::Index,
             ObjectKind::Pack,
         ];
-        let read = self.read_at_one_moment(kinds, |[removals, unverified, objects, _]| {
-            let unverified = if wants_unverified {
-                &unverified[..]
-            } else {
-                &[]
-            };
-            let read_removals = || {
-                let read = |id| self.read_removal_that_counts(id);
-                self.read_listed(removals, &mut BTreeMap::new(), read)
-            };
-            let read_index = || {
-                let kind = ObjectKind::Index;
-                let read = |id| index_source::packs_that_count(self, kind, id);
-                self.read_listed(objects, &mut known, read)
-            };
-            let read_unverified = || {
-                let kind = ObjectKind::Unverified;
-                let read = |id| index_source::packs_that_count(self, kind, id);
-                self.read_listed(unverified, &mut known_unverified, read)
-            };
-            let is_far = self.is_far();
-            let (removals, (objects, unverified)) = both(is_far, read_removals, || {
-                both(is_far, read_index, read_unverified)
-            });
-            let read = (removals?, objects?, unverified?);
-            let (Some(removals), Some(objects), Some(unverified)) = read else {
-                return Ok(None);
-            };
-            Ok(Some((removals, objects, unverified)))
-        })?;
+        let read = self.read_at_one_moment(
+            kinds,
+            || Ok(None),
+            |[removals, unverified, objects, _]| {
+                let unverified = if wants_unverified {
+                    &unverified[..]
+                } else {
+                    &[]
+                };
+                let read_removals = || {
+                    let read = |id| self.read_removal_that_counts(id);
+                    self.read_listed(removals, &mut BTreeMap::new(), read)
+                };
+                let read_index = || {
+                    let kind = ObjectKind::Index;
+                    let read = |id| index_source::packs_that_count(self, kind, id);
+                    self.read_listed(objects, &mut known, read)
+                };
+                let read_unverified = || {
+                    let kind = ObjectKind::Unverified;
+                    let read = |id| index_source::packs_that_count(self, kind, id);
+                    self.read_listed(unverified, &mut known_unverified, read)
+                };
+                let is_far = self.is_far();
+                let (removals, (objects, unverified)) = both(is_far, read_removals, || {
+                    both(is_far, read_index, read_unverified)
+                });
+                let read = (removals?, objects?, unverified?);
+                let (Some(removals), Some(objects), Some(unverified)) = read else {
+                    return Ok(None);
+                };
+                Ok(Some((removals, objects, unverified)))
+            },
+        )?;
         let ([_, _, _, packs], (removals, objects, unverified)) =
             read.ok_or(Error::RemovedMeanwhile)?;
         let removals = Removals(removals);

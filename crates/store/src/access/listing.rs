@@ -37,6 +37,9 @@ impl Repository {
     /// is done again if they differ, or if `read` gives `None` because an object vanished; `None`
     /// if objects vanish each time.
     ///
+    /// `announce` is called beside the first round, and names this client's own record, if it has
+    /// one: that may be missing in the first round.
+    ///
     /// Packs are only listed in the second round: `read` is given none. So the index that is read
     /// may name one that is no longer there, but a client names no pack in an index object that was
     /// listed, without the pack being in its list. Without write-only keys there is nothing that is
@@ -47,6 +50,7 @@ impl Repository {
     pub(crate) fn read_at_one_moment<const N: usize, R>(
         &self,
         kinds: [ObjectKind; N],
+        announce: impl Fn() -> Result<Option<Id>> + Sync,
         mut read: impl FnMut(&[Vec<Listed>; N]) -> Result<Option<R>>,
     ) -> Result<Option<([Vec<Listed>; N], R)>> {
         let at_once = if self.is_far() { N } else { 1 };
@@ -61,12 +65,18 @@ impl Repository {
         };
         let mut reads = 0;
         for _ in 0..LIST_ATTEMPTS_MAX {
-            let first: [_; N] = of_each(try_each(&kinds, at_once, list_all_but_packs)?);
+            let list_first = || try_each(&kinds, at_once, list_all_but_packs);
+            let (own, first) = both(self.is_far(), &announce, list_first);
+            let (own, first): (_, [_; N]) = (own?, of_each(first?));
             let list_again = || try_each(&kinds, at_once, list);
             let (again, objects) = both(self.is_far(), list_again, || read(&first));
             let again: [_; N] = of_each(again?);
+            let others = |listed: &&Listed| Some(listed.id) != own;
             let mut lists = kinds.iter().zip(first.iter().zip(&again));
-            let is_steady = lists.all(|(kind, (a, b))| *kind == ObjectKind::Pack || a == b);
+            let is_steady = lists.all(|(kind, (first, again))| {
+                let (first, again) = (first.iter().filter(others), again.iter().filter(others));
+                *kind == ObjectKind::Pack || first.eq(again)
+            });
             match objects? {
                 _ if !is_steady => {}
                 Some(objects) => return Ok(Some((again, objects))),

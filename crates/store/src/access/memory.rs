@@ -7,10 +7,10 @@
 //! A file for each repository and key, sealed with the key's own secret: nobody else can change
 //! what it says. Whoever removes it makes the machine see the repository for the first time.
 //!
-//! Beside these, an empty file `opened-<ID of the key>` says when a key has opened a repository
-//! that has several. Each try of a password is slow on purpose, so the last key is tried first.
+//! Beside these, a file `key-<hash of the location>` names the key that has opened a repository
+//! last. Each try of a password is slow on purpose, and a far key takes a round trip, so this key is
+//! read and tried first.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
@@ -21,7 +21,8 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tabane_storage::protocol::TAKE_BACK_MAX;
-use tabane_storage::{Id, Listed, ObjectKind, random};
+use tabane_storage::sync::both;
+use tabane_storage::{Id, Listed, ObjectKind, Storage, object_id, random};
 use zeroize::Zeroizing;
 
 use crate::access::forgotten::{self, RECORD_AGE_MIN};
@@ -137,22 +138,21 @@ impl Memory {
             .map(|root| root.join("tabane"))
     }
 
-    fn key_path(&self, key: Id) -> PathBuf {
-        self.root.join(format!("opened-{key}"))
+    fn key_path(&self, storage: &dyn Storage) -> PathBuf {
+        let location = object_id(&[storage.location().as_bytes()]);
+        self.root.join(format!("key-{location}"))
     }
 
-    /// Puts the keys in front that have opened a repository, the last one first. Where nothing is
-    /// noted, or something wrong, only the order is another.
-    pub(crate) fn order_keys<T>(&self, keys: &mut [(Id, T)]) {
-        if keys.len() > 1 {
-            let opened = |id| fs::metadata(self.key_path(id)).and_then(|note| note.modified());
-            keys.sort_by_cached_key(|(id, _)| Reverse(opened(*id).ok()));
-        }
+    /// The key that has opened the repository at this place last, if that is noted. It may be gone.
+    pub(crate) fn last_key(&self, storage: &dyn Storage) -> Option<Id> {
+        let noted = fs::read_to_string(self.key_path(storage)).ok()?;
+        noted.parse().ok()
     }
 
-    /// Notes that this key has opened its repository.
-    pub(crate) fn note_key(&self, key: Id) {
-        let _ = private_file::write(&self.key_path(key), &[], false);
+    /// Notes that this key has opened the repository.
+    pub(crate) fn note_key(&self, storage: &dyn Storage, key: Id) {
+        let noted = key.to_string();
+        let _ = private_file::write(&self.key_path(storage), noted.as_bytes(), false);
     }
 
     fn path(&self, repository: &Repository) -> PathBuf {
@@ -243,13 +243,21 @@ impl Memory {
         let is_first = before.is_none();
         let before = before.unwrap_or_default();
         let list = |kind| repository.list_with_times(kind);
+        let list_records = || list(ObjectKind::Forgotten);
         // A snapshot counts as seen when it is confirmed: it was listed, then no pending object
         // that is older than it, and is still there. Of a server it must be so old that a client
         // that may only add can no longer take it back: whoever stole its key could otherwise make
         // a forged snapshot look lost.
-        let first = list(ObjectKind::Snapshot)?;
-        let pending = list(ObjectKind::Pending)?;
-        let listed = list(ObjectKind::Snapshot)?;
+        let list_snapshots = || {
+            let first = match repository.first_list(ObjectKind::Snapshot) {
+                Some(first) => first,
+                None => list(ObjectKind::Snapshot)?,
+            };
+            let pending = list(ObjectKind::Pending)?;
+            Ok::<_, Error>((first, pending, list(ObjectKind::Snapshot)?))
+        };
+        let (lists, records) = both(repository.is_far(), list_snapshots, list_records);
+        let (first, pending, listed) = lists?;
         let oldest = pending.iter().map(|pending| pending.modified).min();
         let there: BTreeSet<Id> = listed.iter().map(|listed| listed.id).collect();
         // The server's clock may be ahead.
@@ -260,16 +268,12 @@ impl Memory {
             let age = latest.duration_since(snapshot.modified);
             oldest.is_none_or(is_older)
                 && there.contains(&snapshot.id)
-                && (before.snapshots.contains(&snapshot.id)
-                    || age.is_ok_and(|age| age >= TAKE_BACK_MAX))
+                && age.is_ok_and(|age| age >= TAKE_BACK_MAX)
         };
         let mut now = Seen {
             count: before.count + 1,
             number: before.number,
-            records: list(ObjectKind::Forgotten)?
-                .iter()
-                .map(|record| record.id)
-                .collect(),
+            records: records?.iter().map(|record| record.id).collect(),
             has_writers: repository.config().has_writers() || before.has_writers,
             at: Timestamp::now(),
             snapshots: first
@@ -283,6 +287,7 @@ impl Memory {
             seen: (!is_first).then_some(before.at),
             ..Rollback::default()
         };
+        now.snapshots.extend(before.snapshots.intersection(&there));
         let mut missing: BTreeSet<Id> = before.snapshots.difference(&there).copied().collect();
         if !missing.is_empty() || now.records != before.records {
             // Listed after the snapshots: a record is there before its snapshots are deleted.

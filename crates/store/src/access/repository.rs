@@ -190,8 +190,8 @@ impl Repository {
         Self::open_with_memory(storage, password, None)
     }
 
-    /// As [`Repository::open`]; the handle remembers what it sees, and compares. Of several keys,
-    /// the password is tried first on the one that has opened the repository last with this memory.
+    /// As [`Repository::open`]; the handle remembers what it sees, and compares. The password is
+    /// tried first on the key that has opened the repository last with this memory.
     ///
     /// # Errors
     /// As [`Repository::open`].
@@ -223,8 +223,14 @@ impl Repository {
         password: &Password,
         memory: Option<&Memory>,
     ) -> Result<Found> {
-        let read_config = || storage.get(Name::CONFIG, None);
-        let (sealed, keys) = both(storage.is_far(), read_config, || key::read_all(storage));
+        let is_far = storage.is_far();
+        let last = memory.and_then(|memory| memory.last_key(storage));
+        let read_last = || last.map(|id| (id, key::load(storage, id)));
+        let (sealed, (ids, last_key)) = both(
+            is_far,
+            || storage.get(Name::CONFIG, None),
+            || both(is_far, || key::ids(storage), read_last),
+        );
         let sealed = sealed.map_err(|source| {
             if !is_absent(&source) {
                 return Error::storage("read", Name::CONFIG)(source);
@@ -234,14 +240,16 @@ impl Repository {
         // A newer format is reported before a password is tried.
         parse_header(ObjectKind::Config, &sealed, "config")?;
         let is_right = |secret: &Unwrapped| secret.accepts_config(&sealed);
-        let mut keys = keys?;
-        if let Some(memory) = memory {
-            memory.order_keys(&mut keys);
-        }
-        let first = keys.first().map(|(id, _)| *id);
+        let ids = ids?;
+        let last_key = last_key.filter(|(id, _)| ids.contains(id));
+        let others: Vec<Id> = ids.into_iter().filter(|id| Some(*id) != last).collect();
+        let load_others = || key::load_all(storage, &others);
+        let keys = last_key
+            .into_iter()
+            .chain(std::iter::once_with(load_others).flatten());
         let (secret, key) = key::open(storage, keys, password, is_right)?;
-        if let Some(memory) = memory.filter(|_| first != Some(key)) {
-            memory.note_key(key);
+        if let Some(memory) = memory.filter(|_| last != Some(key)) {
+            memory.note_key(storage, key);
         }
         Ok(Found {
             secret,
@@ -683,6 +691,11 @@ impl Repository {
         opened
             .early
             .ask_also(&opened.storage, ObjectKind::Forgotten);
+    }
+
+    /// The list of a kind as it was when the repository was opened, if it is far.
+    pub(crate) fn first_list(&self, kind: ObjectKind) -> Option<Vec<Listed>> {
+        self.opened.early.first(kind)
     }
 
     /// A list that may have been made at any time since the repository was opened.

@@ -276,56 +276,60 @@ fn read_objects(run: &Run, chosen: &[Id]) -> Result<Read> {
         ObjectKind::Index,
         ObjectKind::Pack,
     ];
-    let read = repository.read_at_one_moment(kinds, |lists| {
-        let [removals, pending, snapshots, unverified, index, _] = lists;
-        let read_pending = |id| repository.load_snapshot_from(ObjectKind::Pending, id);
-        let read_snapshot = |id| {
-            let is_chosen = chosen.is_empty() || chosen.contains(&id);
-            let is_chosen = is_chosen && !repository.is_write_only();
-            is_chosen.then(|| repository.load_snapshot(id)).transpose()
-        };
-        let read_index = || {
-            let read = |id| repository.read_index_segment(id);
-            let read_unverified = |id| repository.read_unverified(id);
-            both(
+    let read = repository.read_at_one_moment(
+        kinds,
+        || Ok(None),
+        |lists| {
+            let [removals, pending, snapshots, unverified, index, _] = lists;
+            let read_pending = |id| repository.load_snapshot_from(ObjectKind::Pending, id);
+            let read_snapshot = |id| {
+                let is_chosen = chosen.is_empty() || chosen.contains(&id);
+                let is_chosen = is_chosen && !repository.is_write_only();
+                is_chosen.then(|| repository.load_snapshot(id)).transpose()
+            };
+            let read_index = || {
+                let read = |id| repository.read_index_segment(id);
+                let read_unverified = |id| repository.read_unverified(id);
+                both(
+                    is_far,
+                    || repository.read_each_listed(unverified, read_unverified),
+                    || repository.read_each_listed(index, read),
+                )
+            };
+            let (of_snapshots, (of_removals, of_index)) = both(
                 is_far,
-                || repository.read_each_listed(unverified, read_unverified),
-                || repository.read_each_listed(index, read),
-            )
-        };
-        let (of_snapshots, (of_removals, of_index)) = both(
-            is_far,
-            || {
-                both(
-                    is_far,
-                    || repository.read_each_listed(pending, read_pending),
-                    || repository.read_each_listed(snapshots, read_snapshot),
-                )
-            },
-            || {
-                both(
-                    is_far,
-                    || repository.read_each_listed(removals, |id| repository.read_removal(id)),
-                    read_index,
-                )
-            },
-        );
-        let of_packs = (of_removals?, of_index.0?, of_index.1?);
-        let (Some(announced), Some(snapshots)) = (of_snapshots.0?, of_snapshots.1?) else {
-            return Ok(None);
-        };
-        let (Some(removals), Some(unverified), Some(index)) = of_packs else {
-            return Ok(None);
-        };
-        Ok(Some(Read {
-            removals,
-            announced,
-            snapshots,
-            unverified,
-            index,
-            packs: Vec::new(),
-        }))
-    })?;
+                || {
+                    both(
+                        is_far,
+                        || repository.read_each_listed(pending, read_pending),
+                        || repository.read_each_listed(snapshots, read_snapshot),
+                    )
+                },
+                || {
+                    both(
+                        is_far,
+                        || repository.read_each_listed(removals, |id| repository.read_removal(id)),
+                        read_index,
+                    )
+                },
+            );
+            let of_packs = (of_removals?, of_index.0?, of_index.1?);
+            let (Some(announced), Some(snapshots)) = (of_snapshots.0?, of_snapshots.1?) else {
+                return Ok(None);
+            };
+            let (Some(removals), Some(unverified), Some(index)) = of_packs else {
+                return Ok(None);
+            };
+            Ok(Some(Read {
+                removals,
+                announced,
+                snapshots,
+                unverified,
+                index,
+                packs: Vec::new(),
+            }))
+        },
+    )?;
     let ([_, _, _, _, _, packs], read) = read.ok_or(Error::RemovedMeanwhile)?;
     Ok(Read { packs, ..read })
 }

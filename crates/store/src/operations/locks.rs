@@ -36,6 +36,15 @@ impl Locked {
     }
 }
 
+/// Asks a far storage already now whether it locks anything: of one that does not, this is known
+/// then.
+pub fn expect(repository: &Repository) {
+    if repository.is_far() {
+        // Of whatever object; what goes wrong is said when it is asked for.
+        let _ = repository.storage().locked_until(Name::CONFIG);
+    }
+}
+
 /// Takes those packs out of `packs` that are locked now, and adds them to `locked`; `len` gives the
 /// bytes of a pack.
 ///

@@ -9,7 +9,7 @@ use tabane_index::Cache;
 use tabane_storage::LocalStorage;
 use tabane_store::backup::Backup;
 use tabane_store::snapshot::Filter;
-use tabane_store::{Id, Repository};
+use tabane_store::{Id, Memory, Repository};
 
 use crate::common::far::{FarStorage, Operation, in_sequence};
 use crate::common::{backup_options, init, password, restore_options, scratch, tree};
@@ -47,7 +47,9 @@ impl Bed {
     }
 
     fn open(&self) -> Repository {
-        let repository = Repository::open(Arc::new(self.storage.clone()), &password()).unwrap();
+        let memory = Memory::new(self.path("memory"));
+        let storage = Arc::new(self.storage.clone());
+        let repository = Repository::open_with_memory(storage, &password(), Some(memory)).unwrap();
         repository.with_cache(Cache::new(self.path("cache"), |text| panic!("{text}")))
     }
 
@@ -111,7 +113,7 @@ fn a_backup_with_changes_makes_few_round_trips_in_sequence() {
 #[test]
 fn snapshots_are_listed_in_few_round_trips() {
     let bed = Bed::new();
-    bed.expect_at_most(4, || {
+    bed.expect_at_most(3, || {
         assert_eq!(
             bed.open()
                 .snapshots(&Filter::default())
@@ -127,7 +129,7 @@ fn snapshots_are_listed_in_few_round_trips() {
 fn a_restore_and_a_check_make_few_round_trips_in_sequence() {
     let bed = Bed::new();
     let count = std::cell::Cell::new(0);
-    bed.expect_at_most(8, || {
+    bed.expect_at_most(7, || {
         count.set(count.get() + 1);
         let repository = bed.open();
         let (id, snapshot) = repository
@@ -139,7 +141,7 @@ fn a_restore_and_a_check_make_few_round_trips_in_sequence() {
             .unwrap();
         assert_eq!(restored.files, 40);
     });
-    bed.expect_at_most(9, || {
+    bed.expect_at_most(8, || {
         let report = bed.open().check(Default::default()).unwrap();
         assert_eq!(report.problems, 0);
     });
@@ -150,7 +152,7 @@ fn a_forget_with_a_prune_makes_few_round_trips_in_sequence() {
     let bed = Bed::new();
     let count = std::cell::Cell::new(0);
     // Four of them are for the record of what is removed, and for who makes a write-only key.
-    bed.expect_at_most(17, || {
+    bed.expect_at_most(13, || {
         count.set(count.get() + 1);
         tree::write(bed.path("source/0/new"), &vec![count.get(); 300_000]);
         let made = bed.back_up();

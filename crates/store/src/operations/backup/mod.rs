@@ -298,13 +298,18 @@ fn begin(repository: &Repository, options: &BackupOptions) -> Result<Begun> {
             Ok((index, Vec::new()))
         }
     };
-    let recall = || repository.recall();
-    let (recalled, begun) = both(is_far, recall, || both(is_far, announce, load));
-    let (presence, recalled, mut loaded) = (begun.0?, recalled?, begun.1?);
-    // A prune that has begun before the announcement may not leave alone what was looked up before.
-    while is_far && presence.is_some() && removal::names(repository)? != *loaded.0.removals() {
-        loaded = load()?;
-    }
+    let prepare = || {
+        let (presence, loaded) = both(is_far, announce, load);
+        let (presence, mut loaded) = (presence?, loaded?);
+        // A prune that has begun before the announcement may not leave alone what was looked up
+        // before.
+        while is_far && presence.is_some() && removal::names(repository)? != *loaded.0.removals() {
+            loaded = load()?;
+        }
+        Ok::<_, Error>((presence, loaded))
+    };
+    let (recalled, prepared) = both(is_far, || repository.recall(), prepare);
+    let (recalled, (presence, loaded)) = (recalled?, prepared?);
     let (index, lost) = loaded;
     for pack in lost {
         let name = Name::new(ObjectKind::Pack, pack).path();

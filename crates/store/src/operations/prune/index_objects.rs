@@ -31,10 +31,29 @@ pub struct Unwanted<'a> {
     pub condemned: &'a HashSet<Id>,
 }
 
-/// Rewrites index objects as needed, without the packs in `unwanted`. Returns the number of objects
-/// afterwards.
+/// Index objects of which new ones were written.
+#[must_use]
+pub struct Rewritten {
+    /// Number of objects once the old ones are deleted.
+    pub objects: u64,
+    /// Objects that new ones have superseded.
+    old: Vec<Id>,
+}
+
+impl Rewritten {
+    /// Deletes the old objects.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub fn delete_old(&self, repository: &Repository) -> Result<()> {
+        // model: removal/rewrite/delete-old
+        delete(repository, &self.old)
+    }
+}
+
+/// Writes index objects anew as needed, without the packs in `unwanted`.
 ///
-/// New objects are written before old ones are deleted, so the index is whole at any time.
+/// The caller deletes old objects once the new ones are there, so the index is whole at any time.
 /// `removals` are those from before `objects` were listed: if others exist now, packs of new
 /// objects may be deleted, and the new objects are deleted again.
 ///
@@ -45,7 +64,7 @@ pub fn rewrite(
     objects: &BTreeMap<Id, IndexSegment>,
     unwanted: Unwanted<'_>,
     removals: &BTreeSet<Id>,
-) -> Result<u64> {
+) -> Result<Rewritten> {
     let Unwanted {
         unsigned,
         gone,
@@ -63,9 +82,6 @@ pub fn rewrite(
         })
         .map(|(id, _)| *id)
         .collect();
-    if old.is_empty() {
-        return Ok(objects.len() as u64);
-    }
     let mut written = Vec::new();
     let (mut named, mut segment) = (HashSet::new(), IndexSegment::new());
     let mut write = |segment: &mut IndexSegment| -> Result<()> {
@@ -92,22 +108,26 @@ pub fn rewrite(
     if !segment.is_empty() {
         write(&mut segment)?;
     }
-    let delete = |ids: &[Id]| {
-        let names = ids.iter().map(|id| Name::new(ObjectKind::Index, *id));
-        repository.delete_all_if_there(&names.collect::<Vec<_>>())
-    };
     // model: removal/rewrite/confirm
-    if let Err(error) = verify_removals(repository, removals) {
+    if !old.is_empty()
+        && let Err(error) = verify_removals(repository, removals)
+    {
         // Safe to delete: packs that they name and that still exist are also in the old objects, or
         // in the objects that replaced these.
         // model: removal/rewrite/delete-new
-        delete(&written)?;
+        delete(repository, &written)?;
         return Err(error);
     }
-    let left = objects.len() - old.len() + written.len();
-    // model: removal/rewrite/delete-old
-    delete(&old)?;
-    Ok(left as u64)
+    let objects = objects.len() - old.len() + written.len();
+    Ok(Rewritten {
+        objects: objects as u64,
+        old,
+    })
+}
+
+fn delete(repository: &Repository, objects: &[Id]) -> Result<()> {
+    let names = objects.iter().map(|id| Name::new(ObjectKind::Index, *id));
+    repository.delete_all_if_there(&names.collect::<Vec<_>>())
 }
 
 /// Names these packs, which are there, in new index objects; returns these. `removals` are those

@@ -33,7 +33,7 @@ use tabane_storage::{Name, ObjectKind, Progress};
 pub use choose::MaxUnused;
 use choose::{Candidate, Limits, choose};
 pub(crate) use index_objects::PACKS_MAX;
-use index_objects::Unwanted;
+use index_objects::{Rewritten, Unwanted};
 use view::{IndexObjects, View};
 
 /// Age from which leftovers of interrupted writes are removed: no client writes an object for
@@ -187,7 +187,7 @@ impl Repository {
             removal::sign(self)?;
             presence
         } else {
-            Presence::announce(self, Purpose::Prune)?
+            Presence::new(self, Purpose::Prune)
         };
         make_plan(self, options, Some(presence), &HashSet::new())
     }
@@ -213,13 +213,13 @@ fn make_plan(
     forgotten: &HashSet<Id>,
 ) -> Result<PrunePlan> {
     let mut reach = Reach::default();
-    let view = View::load(
-        repository,
-        presence.as_ref(),
-        forgotten,
-        IndexObjects::default(),
-        &mut reach,
-    )?;
+    let load = || {
+        let known = IndexObjects::default();
+        View::load(repository, presence.as_ref(), forgotten, known, &mut reach)
+    };
+    let expect_locks = || presence.is_some().then(|| locks::expect(repository));
+    let (view, _) = both(repository.is_far(), load, expect_locks);
+    let view = view?;
     if presence.is_some() {
         refuse_beside(&view.alive, view.now)?;
     }
@@ -275,7 +275,8 @@ pub(crate) fn forget_packs(repository: &Repository, packs: &HashSet<Id>) -> Resu
         condemned: &removals.condemned(),
     };
     let objects = repository.read_index()?;
-    index_objects::rewrite(repository, &objects, unwanted, &removals.names()).map(|_| ())
+    index_objects::rewrite(repository, &objects, unwanted, &removals.names())?
+        .delete_old(repository)
 }
 
 /// Makes index objects anew that write-only keys cannot read.
@@ -292,7 +293,8 @@ pub(crate) fn sign_index(repository: &Repository) -> Result<()> {
         gone: &HashSet::new(),
         condemned: &removals.condemned(),
     };
-    index_objects::rewrite(repository, &objects, unwanted, &removals.names()).map(|_| ())
+    index_objects::rewrite(repository, &objects, unwanted, &removals.names())?
+        .delete_old(repository)
 }
 
 impl PrunePlan {
@@ -411,7 +413,6 @@ impl PrunePlan {
         let mut run = Run {
             repository: self.repository,
             options: self.options,
-            presence,
             reach: self.reach,
             report: PruneReport {
                 index_objects_before: self.view.objects.segments.len() as u64,
@@ -426,27 +427,33 @@ impl PrunePlan {
         let repack = run.unlocked(&view, self.repack)?;
         run.copy(&view, &repack)?;
         run.extend_locks(&view)?;
-        let mut gone = run.delete_due(&view)?;
+        let mut due = run.due(&view)?;
         let mut packs: Vec<Id> = self.unused.into_iter().chain(repack).collect();
         packs.sort_unstable();
         let mut condemned = view.removals.condemned();
+        let mut gone = HashSet::new();
         if !packs.is_empty() && run.options.grace.is_zero() && view.alive.is_empty() {
+            run.delete_packs(&due)?;
+            gone.extend(due);
+            gone.extend(view.absent());
             let removal = run.condemn(&view, &std::mem::take(&mut packs))?;
             // Dropped before the new view is loaded, which would need twice the memory.
             view.index = Arc::default();
-            let (repository, presence) = (&run.repository, &run.presence);
+            let repository = &run.repository;
             let verify = || removal::verify(repository, removal);
             let (verified, new) = both(repository.is_far(), verify, || {
                 let known = std::mem::take(&mut view.objects);
                 let none = HashSet::new();
-                View::load(repository, Some(presence), &none, known, &mut run.reach)
+                View::load(repository, Some(&presence), &none, known, &mut run.reach)
             });
             verified?;
             view = new?;
             run.copy(&view, &HashSet::new())?;
             condemned.extend(view.removals.condemned());
-            gone.extend(run.delete_due(&view)?);
+            due = run.due(&view)?;
         }
+        // Every needed block was found in another pack, so the index may stop naming missing packs.
+        gone.extend(due.iter().copied().chain(view.absent()));
         let waiting = condemned
             .iter()
             .chain(&packs)
@@ -456,14 +463,21 @@ impl PrunePlan {
             run.report.waiting_packs += 1;
             run.report.waiting_bytes += pack.len;
         }
-        run.tidy_index(&view, &gone, &condemned)?;
-        // Clients at work may have made snapshots since the view was loaded. The index must name
-        // what these need until a later prune has looked at them.
-        if !packs.is_empty() {
-            let removal = run.condemn(&view, &packs)?;
-            removal::verify(&run.repository, removal)?;
-        }
-        run.tidy(&view, &gone)?;
+        let (deleted, tidied) = both(
+            run.repository.is_far(),
+            || run.delete_packs(&due),
+            || run.rewrite_index(&view, &gone, &condemned),
+        );
+        deleted?;
+        let (rewritten, leftovers) = tidied?;
+        run.report.index_objects = rewritten.objects;
+        run.report.leftovers = leftovers;
+        // Another prune may begin while only what is superseded is deleted, but not beside a new
+        // removal: that would overtake it.
+        let at_once = run.repository.is_far() && packs.is_empty();
+        let finish = || run.finish(&view, &gone, &rewritten, &packs);
+        let (finished, ()) = both(at_once, finish, || drop(presence));
+        finished?;
         Ok(run.report)
     }
 }
@@ -472,7 +486,6 @@ impl PrunePlan {
 struct Run {
     repository: Repository,
     options: PruneOptions,
-    presence: Presence,
     reach: Reach,
     report: PruneReport,
     /// Packs that were found to be locked.
@@ -584,9 +597,9 @@ impl Run {
         Ok(())
     }
 
-    /// Deletes the packs of due removals: the view was made after these were written, and needed
-    /// blocks were copied out. Returns all deleted and missing packs.
-    fn delete_due(&mut self, view: &View) -> Result<HashSet<Id>> {
+    /// The packs of due removals, but for those that are locked: the view was made after these were
+    /// written, and needed blocks were copied out.
+    fn due(&mut self, view: &View) -> Result<Vec<Id>> {
         let due = view.due(self.options.grace);
         let due: HashSet<Id> = due
             .iter()
@@ -594,20 +607,24 @@ impl Run {
             .filter(|id| view.packs.contains_key(id))
             .copied()
             .collect();
-        // They go with a later prune.
+        // Locked ones go with a later prune.
         let due: Vec<Id> = self.unlocked(view, due)?.into_iter().collect();
+        self.report.deleted_packs += due.len() as u64;
+        self.report.deleted_bytes += due.iter().map(|id| view.packs[id].len).sum::<u64>();
+        Ok(due)
+    }
+
+    /// Deletes these packs, which are due.
+    fn delete_packs(&self, packs: &[Id]) -> Result<()> {
         let (repository, done) = (&self.repository, AtomicU64::new(0));
-        try_each(&due, repository.storage().connections(), |id| {
+        try_each(packs, repository.storage().connections(), |id| {
             // model: removal/prune/delete-pack
             repository.delete_if_there(Name::new(ObjectKind::Pack, *id))?;
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-            repository.progress().packs(done, due.len() as u64);
-            Ok::<_, Error>(())
-        })?;
-        self.report.deleted_packs += due.len() as u64;
-        self.report.deleted_bytes += due.iter().map(|id| view.packs[id].len).sum::<u64>();
-        // Every needed block was found in another pack, so the index may stop naming missing packs.
-        Ok(due.into_iter().chain(view.absent()).collect())
+            repository.progress().packs(done, packs.len() as u64);
+            Ok(())
+        })
+        .map(drop)
     }
 
     /// Condemns these packs by a removal that is to be verified; returns its name.
@@ -617,36 +634,62 @@ impl Run {
         removal::put(&self.repository, packs)
     }
 
-    /// Updates the index. Of `condemned` packs the view has seen the removals before it looked what
-    /// snapshots need, and nobody relies on them.
-    fn tidy_index(
-        &mut self,
+    /// Writes the index anew and removes leftovers, of which it returns the number. Of `condemned`
+    /// packs the view has seen the removals before it looked what snapshots need, and nobody relies
+    /// on them.
+    fn rewrite_index(
+        &self,
         view: &View,
         gone: &HashSet<Id>,
         condemned: &HashSet<Id>,
-    ) -> Result<()> {
+    ) -> Result<(Rewritten, u64)> {
         let unwanted = Unwanted {
             unsigned: &view.objects.unsigned,
             gone,
             condemned,
         };
         let repository = &self.repository;
+        let is_far = repository.is_far();
         let removals = view.removals.names();
-        let (merged, rewritten) = both(
-            repository.is_far(),
-            || forgotten::merge(repository),
-            || index_objects::rewrite(repository, &view.objects.segments, unwanted, &removals),
-        );
+        let segments = &view.objects.segments;
+        let rewrite = || index_objects::rewrite(repository, segments, unwanted, &removals);
+        let merge = || forgotten::merge(repository);
+        let remove_leftovers = || repository.storage().remove_leftovers(LEFTOVER_AGE_MIN);
+        let (rewritten, (merged, leftovers)) =
+            both(is_far, rewrite, || both(is_far, merge, remove_leftovers));
         merged?;
-        self.report.index_objects = rewritten?;
+        let leftovers = leftovers.unwrap_or_else(|error| {
+            repository.progress().note(&format!(
+                "cannot remove leftovers of interrupted writes: {error}"
+            ));
+            0
+        });
+        Ok((rewritten?, leftovers))
+    }
+
+    /// Deletes what is superseded, and condemns `packs` for a later prune.
+    fn finish(
+        &mut self,
+        view: &View,
+        gone: &HashSet<Id>,
+        rewritten: &Rewritten,
+        packs: &[Id],
+    ) -> Result<()> {
+        rewritten.delete_old(&self.repository)?;
         if !view.objects.unverified.is_empty() {
             self.forget_claims(gone)?;
         }
-        Ok(())
+        // Clients at work may have made snapshots since the view was loaded. The index must name
+        // what these need until a later prune has looked at them.
+        if !packs.is_empty() {
+            let removal = self.condemn(view, packs)?;
+            removal::verify(&self.repository, removal)?;
+        }
+        self.tidy(view, gone)
     }
 
     /// Deletes old removals, unconfirmed and pending snapshots, and records of dead clients.
-    fn tidy(&mut self, view: &View, gone: &HashSet<Id>) -> Result<()> {
+    fn tidy(&self, view: &View, gone: &HashSet<Id>) -> Result<()> {
         // The newest removal stays for clients that began before it: see `removal`.
         let is_over = |(id, removal): &(&Id, &Removal)| {
             self.superseded.contains(id) && removal.packs.iter().all(|pack| gone.contains(pack))
@@ -659,15 +702,7 @@ impl Run {
         // model: removal/tidy/delete-pending
         self.delete(ObjectKind::Pending, &view.settled)?;
         let dead = view.dead.iter().map(|dead| &dead.id);
-        self.delete(ObjectKind::Client, dead)?;
-        let removed = self.repository.storage().remove_leftovers(LEFTOVER_AGE_MIN);
-        match removed {
-            Ok(count) => self.report.leftovers = count,
-            Err(error) => self.repository.progress().note(&format!(
-                "cannot remove leftovers of interrupted writes: {error}"
-            )),
-        }
-        Ok(())
+        self.delete(ObjectKind::Client, dead)
     }
 
     fn delete<'a>(&self, kind: ObjectKind, ids: impl IntoIterator<Item = &'a Id>) -> Result<()> {

@@ -66,7 +66,8 @@ pub struct IndexObjects {
 
 impl View {
     /// Reads all but the `known` index objects, and adds the blocks that snapshots need to `reach`.
-    /// Snapshots in `forgotten` count as removed.
+    /// Snapshots in `forgotten` count as removed. The `presence` of a prune is announced at the
+    /// latest beside the first lists.
     ///
     /// # Errors
     /// [`Error::CannotPrune`] when a block of a snapshot is missing or a snapshot cannot be read;
@@ -126,7 +127,8 @@ impl View {
             index: objects,
             packs,
             clients,
-        } = read_objects(repository, known)?;
+            listed_clients,
+        } = read_objects(repository, presence, known)?;
         if let Some(memory) = repository.memory() {
             memory.want_all(repository, |id| snapshots.contains_key(id))?;
         }
@@ -135,7 +137,7 @@ impl View {
             !forgotten.contains(id) && !matches!(snapshot, Err(Error::Foreign(_)))
         });
         let (clients, now) = match presence {
-            Some(presence) => match presence.others_of(clients)? {
+            Some(presence) => match presence.others_of(clients, &listed_clients)? {
                 Some(others) => others,
                 None => presence.others()?,
             },
@@ -307,11 +309,16 @@ struct Objects {
     index: IndexObjects,
     packs: HashMap<Id, Listed>,
     clients: Vec<Seen>,
+    listed_clients: Vec<Listed>,
 }
 
 /// Lists and reads all objects but the `known` ones of the index, again if some of them are deleted
 /// meanwhile.
-fn read_objects(repository: &Repository, mut known: IndexObjects) -> Result<Objects> {
+fn read_objects(
+    repository: &Repository,
+    presence: Option<&Presence>,
+    mut known: IndexObjects,
+) -> Result<Objects> {
     let signs = repository.config().has_writers();
     let is_far = repository.is_far();
     let unsigned = Mutex::new(known.unsigned);
@@ -330,7 +337,8 @@ fn read_objects(repository: &Repository, mut known: IndexObjects) -> Result<Obje
         ObjectKind::Pack,
         ObjectKind::Client,
     ];
-    let read = repository.read_at_one_moment(kinds, |lists| {
+    let announce = || presence.map(Presence::ensure).transpose();
+    let read = repository.read_at_one_moment(kinds, announce, |lists| {
         let [listed, pending, snapshots, unverified, segments, _, clients] = lists;
         let read_snapshots = |kind, listed: &[Listed]| {
             let read = |id| repository.load_snapshot_from(kind, id);
@@ -397,12 +405,15 @@ fn read_objects(repository: &Repository, mut known: IndexObjects) -> Result<Obje
             },
             packs: HashMap::new(),
             clients,
+            listed_clients: Vec::new(),
         }))
     })?;
-    let ([_, pending, _, _, _, packs, _], objects) = read.ok_or(Error::PruneOvertaken)?;
+    let ([_, pending, _, _, _, packs, listed_clients], objects) =
+        read.ok_or(Error::PruneOvertaken)?;
     Ok(Objects {
         pending,
         packs: packs.into_iter().map(|pack| (pack.id, pack)).collect(),
+        listed_clients,
         ..objects
     })
 }
