@@ -38,6 +38,7 @@ reasons! {
     InvalidIvLength = 109, c"invalid iv length";
     InvalidTag = 110, c"invalid tag";
     NoKeySet = 114, c"no key set";
+    TagNotSet = 119, c"tag not set";
     TooManyRecords = 126, c"too many records";
     Fault = 1000, c"a fault in Tabane";
     SimdSetting = 1001, c"TABANE_SIMD names no instruction set that this processor has";

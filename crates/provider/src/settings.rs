@@ -2,7 +2,7 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -10,6 +10,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use crate::abi::{CoreHandle, Dispatch, Param, core_function};
+
+/// Whether OpenSSL 4 or later has loaded us.
+static OPENSSL_4: AtomicBool = AtomicBool::new(false);
+
+/// Whether answers are those of the default provider of OpenSSL 4 or later, not of OpenSSL 3.
+pub(crate) fn openssl_4() -> bool {
+    OPENSSL_4.load(Ordering::Relaxed)
+}
 
 /// The values of the section.
 pub(crate) struct Settings<'a> {
@@ -29,8 +37,10 @@ impl Settings<'_> {
     /// `core` is OpenSSL's table, and `handle` the handle that it gave along.
     pub(crate) unsafe fn read(handle: *const CoreHandle, core: *const Dispatch) -> Self {
         type GetParams = unsafe extern "C" fn(*const CoreHandle, *mut Param) -> c_int;
-        let [mut report, mut hashes, mut offload]: [*const c_char; 3] = [ptr::null(); 3];
+        let [mut version, mut report, mut hashes, mut offload]: [*const c_char; 4] =
+            [ptr::null(); 4];
         let mut params = [
+            Param::text_asked_for(c"openssl-version", &mut version),
             Param::text_asked_for(c"report", &mut report),
             Param::text_asked_for(c"hashes", &mut hashes),
             Param::text_asked_for(c"offload", &mut offload),
@@ -38,14 +48,16 @@ impl Settings<'_> {
         ];
         // SAFETY: the caller's promise; the type is that of the number. OpenSSL leaves the places
         // of strings, or nothing.
-        let [report, hashes, offload] = unsafe {
+        let [version, report, hashes, offload] = unsafe {
             if let Some(function) = Dispatch::find(core, core_function::GET_PARAMS) {
                 let get_params = core::mem::transmute::<*const c_void, GetParams>(function);
                 get_params(handle, params.as_mut_ptr());
             }
-            [report, hashes, offload]
+            [version, report, hashes, offload]
                 .map(|text| (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes()))
         };
+        let major = version.and_then(|version| version.split(|&byte| byte == b'.').next());
+        OPENSSL_4.store(major.is_some_and(|major| major != b"3"), Ordering::Relaxed);
         Self {
             report: report.map(|file| Report {
                 file: OsStr::from_bytes(file).into(),

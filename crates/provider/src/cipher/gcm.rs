@@ -7,6 +7,7 @@ use super::{Call, Cipher, Offer};
 use crate::abi::{Param, param_type};
 use crate::error::Reason;
 use crate::guard::bytes;
+use crate::settings::openssl_4;
 
 /// Bytes of an initialization vector at most.
 const IV_BYTES_MAX: usize = 128;
@@ -55,16 +56,29 @@ pub(super) struct GcmCipher {
 }
 
 impl GcmCipher {
+    /// Takes a random vector, where none was given.
+    fn random_iv(&mut self) -> Result<(), Reason> {
+        const FAILED: Reason = Reason::CipherOperationFailed;
+        if !self.encrypt || self.iv_len < 12 {
+            return Err(FAILED);
+        }
+        getrandom::fill(&mut self.iv[..self.iv_len]).map_err(|_| FAILED)?;
+        self.state = Iv::Given;
+        Ok(())
+    }
+
     /// Begins the message if it has not begun.
     fn begin(&mut self) -> Result<(&GcmKey, &mut Gcm), Reason> {
         const FAILED: Reason = Reason::CipherOperationFailed;
-        let key = self.key.as_ref().ok_or(FAILED)?;
+        if self.key.is_none() {
+            return Err(FAILED);
+        }
         match self.state {
             Iv::Spent => return Err(FAILED),
-            Iv::Unset if !self.encrypt || self.iv_len < 12 => return Err(FAILED),
-            Iv::Unset => getrandom::fill(&mut self.iv[..self.iv_len]).map_err(|_| FAILED)?,
+            Iv::Unset => self.random_iv()?,
             Iv::Given | Iv::Used(_) => {}
         }
+        let key = self.key.as_ref().ok_or(FAILED)?;
         if !matches!(self.state, Iv::Used(_)) {
             let message = Gcm::new(key, &self.iv[..self.iv_len]).map_err(|_| FAILED)?;
             self.state = Iv::Used(message);
@@ -84,7 +98,7 @@ impl GcmCipher {
             self.buffer = tag;
             self.tag_len = Some(TAG_BYTES);
         } else {
-            let len = expected.ok_or(Reason::Unsaid)?;
+            let len = expected.ok_or(Reason::TagNotSet)?;
             if !equal(&tag[..len], &self.buffer[..len]) {
                 return Err(Reason::CipherOperationFailed);
             }
@@ -334,7 +348,10 @@ impl Cipher for GcmCipher {
             return Err(Reason::Unsaid);
         }
         // Mostly a wrong tag, which is no fault: callers look at the returned value.
-        self.end().map_err(|_| Reason::Unsaid)?;
+        self.end().map_err(|reason| match reason {
+            Reason::TagNotSet if openssl_4() => reason,
+            _ => Reason::Unsaid,
+        })?;
         Ok(0)
     }
 
@@ -358,7 +375,11 @@ impl Cipher for GcmCipher {
             b"taglen" => param.set_number(self.tag_len.unwrap_or(TAG_BYTES) as u64),
             b"iv" | b"updated-iv" => {
                 if matches!(self.state, Iv::Unset) {
-                    return Err(Reason::Unsaid);
+                    // OpenSSL 4 takes the random vector now, OpenSSL 3 not before the message.
+                    if !openssl_4() || self.tls_record_next {
+                        return Err(Reason::Unsaid);
+                    }
+                    self.random_iv().map_err(|_| Reason::Unsaid)?;
                 }
                 if param.data_size < self.iv_len {
                     return Err(Reason::InvalidIvLength);

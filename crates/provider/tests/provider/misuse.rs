@@ -182,3 +182,42 @@ fn the_whole_vector_can_be_generated() {
         }
     }
 }
+
+/// Without a vector each provider takes a random one. OpenSSL 4 tells it before the message begins,
+/// OpenSSL 3 does not.
+#[test]
+fn a_random_vector_is_told_when_the_default_provider_tells_it() {
+    let Some(libcrypto) = libcrypto() else { return };
+    let functions = &libcrypto.functions;
+    let offered = offered(libcrypto);
+    for &ciphers in offered.iter().filter(|ciphers| ciphers.mode == "GCM") {
+        for encrypt in [1, 0] {
+            let context = Both::new(libcrypto, ciphers);
+            assert!(context.init(false, Some(&vec![7; ciphers.key_len]), None, encrypt));
+            let ask = |context| {
+                let mut iv = [0_u8; 12];
+                // SAFETY: as in the manual.
+                let told = unsafe {
+                    let place = iv.as_mut_ptr().cast();
+                    (functions.EVP_CIPHER_CTX_get_original_iv)(context, place, iv.len())
+                };
+                (told, iv)
+            };
+            let before = context.contexts.map(ask);
+            assert_eq!(before[0].0, before[1].0, "ours, theirs");
+            for (context, (told, iv)) in context.contexts.into_iter().zip(before) {
+                assert_eq!(told == 1, iv != [0; 12]);
+                let (mut data, mut written) = ([1; 16], 0);
+                let from = data.as_ptr();
+                // SAFETY: as in the manual, in place.
+                let ok = unsafe {
+                    (functions.EVP_CipherUpdate)(context, data.as_mut_ptr(), &mut written, from, 16)
+                };
+                assert_eq!(ok, encrypt);
+                if told == 1 {
+                    assert_eq!(ask(context), (1, iv), "the message has the vector told");
+                }
+            }
+        }
+    }
+}

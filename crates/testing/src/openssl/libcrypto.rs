@@ -156,17 +156,26 @@ pub fn configuration(settings: &str) -> String {
     )
 }
 
-/// libcrypto, if the system has one of OpenSSL 3, with what a file of configuration says. Before it
-/// is read, `prepare` gets the functions and the context.
-pub fn open(configuration: &Path, prepare: impl FnOnce(&Functions, Pointer)) -> Option<Libcrypto> {
+/// The system's libcrypto, of OpenSSL 3 or else of OpenSSL 4; null if there is none.
+fn library() -> *mut c_void {
     const NOW_LOCAL: c_int = 2;
-    // SAFETY: a string.
-    let library = unsafe { dlopen(c"libcrypto.so.3".as_ptr(), NOW_LOCAL) };
+    [c"libcrypto.so.3", c"libcrypto.so.4"]
+        .into_iter()
+        // SAFETY: a string.
+        .map(|name| unsafe { dlopen(name.as_ptr(), NOW_LOCAL) })
+        .find(|library| !library.is_null())
+        .unwrap_or(ptr::null_mut())
+}
+
+/// libcrypto, if the system has one of OpenSSL 3 or 4, with what a file of configuration says.
+/// Before it is read, `prepare` gets the functions and the context.
+pub fn open(configuration: &Path, prepare: impl FnOnce(&Functions, Pointer)) -> Option<Libcrypto> {
+    let library = library();
     if library.is_null() {
         return None;
     }
     let configuration = CString::new(configuration.to_str().unwrap()).unwrap();
-    // SAFETY: the name stands for OpenSSL 3. The calls are as in the manual.
+    // SAFETY: the name stands for OpenSSL 3 or 4. The calls are as in the manual.
     unsafe {
         let functions = Functions::find(library);
         let context = (functions.OSSL_LIB_CTX_new)();
@@ -216,12 +225,8 @@ pub fn fetch_both(
 
 /// A function that not every libcrypto has.
 pub fn symbol(name: &CStr) -> Option<*mut c_void> {
-    const NOW_LOCAL: c_int = 2;
-    // SAFETY: strings; the library stays open.
-    let found = unsafe {
-        let library = dlopen(c"libcrypto.so.3".as_ptr(), NOW_LOCAL);
-        dlsym(library, name.as_ptr())
-    };
+    // SAFETY: a string; the library stays open.
+    let found = unsafe { dlsym(library(), name.as_ptr()) };
     (!found.is_null()).then_some(found)
 }
 
