@@ -44,11 +44,11 @@ const WAITING_PACKS_MAX: usize = 2;
 const UPLOADS_MAX: usize = 6;
 
 /// Blocks that wait for an index object at most: each takes 36 bytes of memory.
-const UNINDEXED_BLOCKS_MAX: usize = 256 << 10;
+const UNINDEXED_BLOCKS_MAX: usize = 128 << 10;
 
 /// Blocks of this run whose places are kept in memory, rather than in the local cache, and take
 /// some 100 bytes each.
-const BLOCKS_IN_MEMORY_MAX: usize = 256 << 10;
+const BLOCKS_IN_MEMORY_MAX: usize = 128 << 10;
 
 /// An index object is written at the latest when a pack has waited this long: over a slow line, a
 /// backup may write few packs before it is interrupted.
