@@ -57,8 +57,8 @@ impl Kind {
     ];
 }
 
-/// What a prune does next, if it can choose: what it lists, and what it thinks of others when it has
-/// listed all; or whether it deletes a pack beside its other work.
+/// What a prune does next, if it can choose: what it lists, and what it thinks of others when it
+/// has listed all; or whether it deletes a pack beside its other work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Look {
     /// What it lists.

@@ -8,8 +8,8 @@
 //! what it says. Whoever removes it makes the machine see the repository for the first time.
 //!
 //! Beside these, a file `key-<hash of the location>` names the key that has opened a repository
-//! last. Each try of a password is slow on purpose, and a far key takes a round trip, so this key is
-//! read and tried first.
+//! last. Each try of a password is slow on purpose, and a far key takes a round trip, so this key
+//! is read and tried first.
 
 use std::collections::BTreeSet;
 use std::fmt;
