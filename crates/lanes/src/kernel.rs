@@ -17,8 +17,8 @@ pub(crate) trait Kernel: 'static {
     const DIGEST_LEN: usize;
     /// Whether words and the length are stored most significant byte first.
     const BIG_ENDIAN: bool;
-    /// Whether a step is so short, and the state so small, that three or four registers side by
-    /// side hide the latency better than two.
+    /// Whether a step is so short, and the state so small, that two, three or four registers side
+    /// by side hide the latency better than one.
     const SHORT: bool = false;
     /// Bytes in a block.
     const BLOCK: usize = 16 * <Self::Word as Word>::BYTES;

@@ -26,10 +26,6 @@ const COUNTED_MESSAGES: usize = 128;
 /// hypervisor hides AVX-512, relative to one register; in the other columns they are worked out
 /// from latencies and ports.
 ///
-/// One figure is not what the kernel alone takes: 32 lanes of SHA-1 are faster than two times 16 on
-/// Zen 5 while all data are in the level 2 cache (1370), and slower (2050) when they come from
-/// farther away, as those of so many messages do.
-///
 /// The break-even points between kernels follow from these numbers alone: see [`Plan::new`]. The
 /// test `measure_costs` below prints them for the processor that it runs on.
 #[cfg(not(target_arch = "aarch64"))]
@@ -53,7 +49,6 @@ const COSTS: &[(Algorithm, Backend, usize, [u32; COLUMNS])] = &[
     (Algorithm::Sha1,   Backend::Avx2,      8, [1390, 1195, 2200]),
     (Algorithm::Sha1,   Backend::Avx512,    8, [ 855,  750, 1050]),
     (Algorithm::Sha1,   Backend::Avx512,   16, [ 865, 1405, 1580]),
-    (Algorithm::Sha1,   Backend::Avx512,   32, [2050, 2905, 3300]),
     (Algorithm::Sha1,   Backend::ShaNi,     1, [ 325,  330,  410]),
     (Algorithm::Sha1,   Backend::ShaNi,     2, [ 365,  370,  800]),
     (Algorithm::Sha1,   Backend::ShaNi,     3, [ 425,  485, 1210]),
@@ -63,7 +58,6 @@ const COSTS: &[(Algorithm, Backend, usize, [u32; COLUMNS])] = &[
     (Algorithm::Sha256, Backend::Avx2,      8, [2770, 2640, 4600]),
     (Algorithm::Sha256, Backend::Avx512,    8, [1640, 1400, 2100]),
     (Algorithm::Sha256, Backend::Avx512,   16, [1820, 2695, 3050]),
-    (Algorithm::Sha256, Backend::Avx512,   32, [2760, 5580, 6500]),
     (Algorithm::Sha256, Backend::ShaNi,     1, [ 340,  355,  470]),
     (Algorithm::Sha256, Backend::ShaNi,     2, [ 448,  420,  880]),
     (Algorithm::Sha256, Backend::ShaNi,     3, [ 590,  610, 1320]),
@@ -75,7 +69,6 @@ const COSTS: &[(Algorithm, Backend, usize, [u32; COLUMNS])] = &[
     (Algorithm::Sha512, Backend::Avx2,      4, [3380, 3265, 5900]),
     (Algorithm::Sha512, Backend::Avx512,    4, [2370, 1740, 2700]),
     (Algorithm::Sha512, Backend::Avx512,    8, [2130, 3285, 3900]),
-    (Algorithm::Sha512, Backend::Avx512,   16, [3370, 6845, 8200]),
 ];
 
 /// As above, in cycles of one column for all processors: worked out by llvm-mca 19, from the

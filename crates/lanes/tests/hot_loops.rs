@@ -51,8 +51,6 @@ const LANE_KERNELS: &[LaneKernel] = &[
     ("avx512::half::<algorithm::sha1::Sha1>", Algorithm::Sha1, Backend::Avx512, 8, 1, [939, 0, 7]),
     ("avx512::several::<algorithm::sha1::Sha1, \
     1>", Algorithm::Sha1, Backend::Avx512, 16, 1, [971, 0, 4]),
-    ("avx512::several::<algorithm::sha1::Sha1, \
-    2>", Algorithm::Sha1, Backend::Avx512, 32, 1, [2397, 0, 137]),
     ("sse41::compress::<algorithm::sha2::Sha256>", Algorithm::Sha256, Backend::Sse41, 4, 3, [5577,
         48, 193]),
     ("avx2::several::<algorithm::sha2::Sha256, \
@@ -62,8 +60,6 @@ const LANE_KERNELS: &[LaneKernel] = &[
         10]),
     ("avx512::several::<algorithm::sha2::Sha256, \
     1>", Algorithm::Sha256, Backend::Avx512, 16, 3, [2062, 0, 34]),
-    ("avx512::several::<algorithm::sha2::Sha256, \
-    2>", Algorithm::Sha256, Backend::Avx512, 32, 3, [4650, 0, 310]),
     ("sse41::compress::<algorithm::sha2::Sha512>", Algorithm::Sha512, Backend::Sse41, 2, 4, [6824,
         0, 216]),
     ("avx2::several::<algorithm::sha2::Sha512, \
@@ -73,8 +69,6 @@ const LANE_KERNELS: &[LaneKernel] = &[
         18]),
     ("avx512::several::<algorithm::sha2::Sha512, \
     1>", Algorithm::Sha512, Backend::Avx512, 8, 4, [2463, 0, 9]),
-    ("avx512::several::<algorithm::sha2::Sha512, \
-    2>", Algorithm::Sha512, Backend::Avx512, 16, 4, [5793, 0, 428]),
 ];
 
 /// CBC encryption of many messages, the widest kernel of a backend: for one register and a block in

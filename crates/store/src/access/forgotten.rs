@@ -38,25 +38,27 @@ pub fn read(repository: &Repository) -> Result<BTreeMap<Id, Forgotten>> {
     Ok(read)
 }
 
-/// Records that these snapshots are about to be removed; nothing if there are none.
+/// Records that these snapshots are about to be removed; nothing if there are none. Returns the
+/// record and its number.
 ///
 /// # Errors
 /// When the storage fails.
-pub fn record(repository: &Repository, snapshots: &[Id]) -> Result<()> {
+pub fn record(repository: &Repository, snapshots: &[Id]) -> Result<Option<(Id, u64)>> {
     if snapshots.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     record_next(repository, snapshots)
 }
 
-/// Writes the next record: these snapshots are about to be removed, or are gone.
+/// Writes the next record: these snapshots are about to be removed, or are gone. Returns it and its
+/// number.
 ///
 /// # Errors
 /// When the storage fails.
-pub fn record_next(repository: &Repository, snapshots: &[Id]) -> Result<()> {
+pub fn record_next(repository: &Repository, snapshots: &[Id]) -> Result<Option<(Id, u64)>> {
     // Programs that know format 1 alone leave no records, so there is nothing to be told from them.
     if repository.format() == 1 {
-        return Ok(());
+        return Ok(None);
     }
     let there = read(repository)?;
     let number = there.values().map(|record| record.number).max();
@@ -70,7 +72,8 @@ pub fn record_next(repository: &Repository, snapshots: &[Id]) -> Result<()> {
     // A record from before the first write-only key could not be read with it.
     repository.verify_presence().inspect_err(|_| {
         let _ = repository.delete_if_there(Name::new(ObjectKind::Forgotten, id));
-    })
+    })?;
+    Ok(Some((id, number)))
 }
 
 /// Makes one record of many, without what is old.

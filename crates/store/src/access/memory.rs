@@ -14,7 +14,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -32,6 +32,9 @@ use tabane_format::crypto::ObjectKey;
 use tabane_format::{Error, Result};
 
 const SALT_LEN: usize = 32;
+
+/// Letters of the ID of a key.
+const KEY_TEXT_LEN: u64 = 64;
 
 /// A directory in which a machine remembers what it has seen of repositories.
 #[derive(Clone, Debug)]
@@ -145,7 +148,12 @@ impl Memory {
 
     /// The key that has opened the repository at this place last, if that is noted. It may be gone.
     pub(crate) fn last_key(&self, storage: &dyn Storage) -> Option<Id> {
-        let noted = fs::read_to_string(self.key_path(storage)).ok()?;
+        let path = self.key_path(storage);
+        // Whatever else is there may keep a reader waiting.
+        fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
+        let mut noted = String::new();
+        let file = fs::File::open(&path).ok()?;
+        file.take(KEY_TEXT_LEN).read_to_string(&mut noted).ok()?;
         noted.parse().ok()
     }
 
@@ -220,10 +228,20 @@ impl Memory {
         first.map_or(Ok(()), |first| Err(Error::SnapshotLost(first)))
     }
 
-    /// Remembers that these snapshots are no longer there.
-    pub(crate) fn forget(&self, repository: &Repository, snapshots: &[Id]) {
+    /// Remembers that these snapshots are no longer there, and the record that says so, with its
+    /// number.
+    pub(crate) fn forget(
+        &self,
+        repository: &Repository,
+        snapshots: &[Id],
+        record: Option<(Id, u64)>,
+    ) {
         if let Some(mut now) = self.read(repository) {
             now.count += 1;
+            if let Some((record, number)) = record {
+                now.records.insert(record);
+                now.number = now.number.max(number);
+            }
             now.snapshots.retain(|id| !snapshots.contains(id));
             let recalled = Recalled {
                 rollback: Rollback::default(),

@@ -76,7 +76,7 @@ impl Repository {
     /// [`Error::WriteOnly`]; when the storage fails before the first one is removed.
     pub fn remove_snapshots(&self, ids: &[Id]) -> Result<Vec<(Id, Error)>> {
         self.keys().need_master("removing snapshots")?;
-        forgotten::record(self, ids)?;
+        let record = forgotten::record(self, ids)?;
         let failed = try_each(ids, self.storage().connections(), |id| {
             // model: removal/forget/delete-snapshot
             let removed = self.delete_if_there(Name::new(ObjectKind::Snapshot, *id));
@@ -84,7 +84,7 @@ impl Repository {
         })?;
         let failed = failed.into_iter().flatten().collect();
         if let Some(memory) = self.memory() {
-            memory.forget(self, ids);
+            memory.forget(self, ids, record);
         }
         Ok(failed)
     }

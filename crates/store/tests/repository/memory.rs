@@ -172,6 +172,21 @@ fn an_older_state_of_the_repository_is_noticed() {
 }
 
 #[test]
+fn who_removes_a_snapshot_notices_that_the_removal_is_undone() {
+    let bed = Bed::new();
+    let client = machine(&bed, "desk");
+    let (made, _) = back_up_and_compare(&bed, &client);
+    write(bed.source().join("text"), b"newer");
+    back_up_and_compare(&bed, &client);
+    let old = bed.storage.objects();
+    client.remove_snapshot(made).unwrap();
+    bring_back(&bed, &old);
+    let (problems, rolled_back, said) = check(&machine(&bed, "desk"));
+    assert_eq!((problems, rolled_back), (1, 1), "{said:?}");
+    assert!(said[0].contains("it had record 1"), "{said:?}");
+}
+
+#[test]
 fn a_config_without_the_feature_is_noticed() {
     let storage = MemoryStorage::default();
     let master = init_with(storage.clone(), init_options());
@@ -301,4 +316,9 @@ fn the_key_that_opened_last_is_tried_first() {
         assert_eq!(open(&password()).key(), keys[0]);
         assert_eq!(noted(), keys[0].to_string());
     }
+    let path = note();
+    fs::remove_file(&path).unwrap();
+    let mkfifo = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(mkfifo.unwrap().success());
+    assert_eq!(open(&password()).key(), keys[0], "nobody waits for it");
 }

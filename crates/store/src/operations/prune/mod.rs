@@ -220,8 +220,8 @@ fn make_plan(
     let expect_locks = || presence.is_some().then(|| locks::expect(repository));
     let (view, _) = both(repository.is_far(), load, expect_locks);
     let view = view?;
-    if presence.is_some() {
-        refuse_beside(&view.alive, view.now)?;
+    if let Some(presence) = &presence {
+        refuse_beside(&view.alive, (view.now, presence.ensure()?))?;
     }
     let mut plan = PrunePlan {
         repository: repository.clone(),
@@ -241,18 +241,20 @@ fn make_plan(
 pub(crate) fn announce(repository: &Repository) -> Result<Presence> {
     let presence = Presence::announce(repository, Purpose::Prune)?;
     let (others, now) = presence.others()?;
-    refuse_beside(&others, now)?;
+    refuse_beside(&others, (now, presence.ensure()?))?;
     Ok(presence)
 }
 
-/// Refuses to go on beside another prune, of these `others`; `now` is the time of the own record.
-fn refuse_beside(others: &[Seen], now: SystemTime) -> Result<()> {
+/// Refuses to go on beside another prune, of these `others`; `own` is the time of the own record,
+/// and its ID.
+fn refuse_beside(others: &[Seen], own: (SystemTime, Id)) -> Result<()> {
     let is_other_prune = |seen: &&Seen| {
         let client = seen.client.as_ref();
         client.is_some_and(|client| client.purpose == Purpose::Prune)
-            // Later records are ignored, so that of two prunes which begin at once one goes on.
-            && seen.modified <= now
-            && !seen.is_dead(now)
+            // Later records are ignored, so that of prunes which begin at once one goes on. There
+            // are storages that know only the second.
+            && (seen.modified, seen.id) <= own
+            && !seen.is_dead(own.0)
     };
     let Some(other) = others.iter().find(is_other_prune) else {
         return Ok(());
@@ -709,5 +711,34 @@ impl Run {
         let names = ids.into_iter().map(|id| Name::new(kind, *id));
         self.repository
             .delete_all_if_there(&names.collect::<Vec<_>>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::client::Client;
+
+    /// Storages that tell time by the second give prunes that begin at once the same one.
+    #[test]
+    fn of_prunes_that_begin_in_the_same_second_one_goes_on() {
+        let now = SystemTime::now();
+        let prune = |byte| Seen {
+            id: Id([byte; 32]),
+            client: Some(Client {
+                purpose: Purpose::Prune,
+                hostname: String::new(),
+                username: String::new(),
+                pid: 1,
+                pid_space: None,
+                since: None,
+            }),
+            modified: now,
+        };
+        let goes_on = |own: &u8| {
+            let others = (0..4).filter(|other| other != own).map(prune);
+            refuse_beside(&others.collect::<Vec<_>>(), (now, Id([*own; 32]))).is_ok()
+        };
+        assert_eq!((0..4).filter(goes_on).collect::<Vec<_>>(), [0]);
     }
 }
