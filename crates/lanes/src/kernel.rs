@@ -17,9 +17,13 @@ pub(crate) trait Kernel: 'static {
     const DIGEST_LEN: usize;
     /// Whether words and the length are stored most significant byte first.
     const BIG_ENDIAN: bool;
-    /// Whether a step is so short, and the state so small, that two, three or four registers side
-    /// by side hide the latency better than one.
+    /// Whether a step is so short, and the state so small, that three or four registers side by
+    /// side hide the latency better than two.
     const SHORT: bool = false;
+    /// Whether two registers of AVX-512 side by side are faster than one. SHA-256 in two was 1.15
+    /// times as fast on Zen 5, or half as fast: that hung on the pages of memory in which the
+    /// program's file happened to lie.
+    const PAIRED: bool = Self::SHORT;
     /// Bytes in a block.
     const BLOCK: usize = 16 * <Self::Word as Word>::BYTES;
 

@@ -314,8 +314,8 @@ mod tests {
         assert_eq!(operations(Algorithm::Sha1, Backend::Avx512, 17), None);
         assert_eq!(operations(Algorithm::Sha1, Backend::ShaNi, 1), None);
         assert_eq!(operations(Algorithm::Sha512, Backend::Avx2, 1), None);
-        let wide = operations(Algorithm::Sha512, Backend::Avx512, 8).unwrap();
-        assert_eq!((wide.bytes, wide.register_bits), (8 * 128, 512));
+        let wide = operations(Algorithm::Sha512, Backend::Avx512, 16).unwrap();
+        assert_eq!((wide.bytes, wide.register_bits), (16 * 128, 512));
         let half = operations(Algorithm::Md5, Backend::Avx512, 8).unwrap();
         assert_eq!((half.bytes, half.register_bits), (512, 256));
     }

@@ -69,6 +69,7 @@ const COSTS: &[(Algorithm, Backend, usize, [u32; COLUMNS])] = &[
     (Algorithm::Sha512, Backend::Avx2,      4, [3380, 3265, 5900]),
     (Algorithm::Sha512, Backend::Avx512,    4, [2370, 1740, 2700]),
     (Algorithm::Sha512, Backend::Avx512,    8, [2130, 3285, 3900]),
+    (Algorithm::Sha512, Backend::Avx512,   16, [3370, 6845, 8200]),
 ];
 
 /// As above, in cycles of one column for all processors: worked out by llvm-mca 19, from the

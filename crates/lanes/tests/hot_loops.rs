@@ -69,6 +69,8 @@ const LANE_KERNELS: &[LaneKernel] = &[
         18]),
     ("avx512::several::<algorithm::sha2::Sha512, \
     1>", Algorithm::Sha512, Backend::Avx512, 8, 4, [2463, 0, 9]),
+    ("avx512::several::<algorithm::sha2::Sha512, \
+    2>", Algorithm::Sha512, Backend::Avx512, 16, 4, [5793, 0, 428]),
 ];
 
 /// CBC encryption of many messages, the widest kernel of a backend: for one register and a block in

@@ -112,6 +112,7 @@ macro_rules! kernels {
             const INITIAL: &'static [$word] = &$initial;
             const DIGEST_LEN: usize = $digest_len;
             const BIG_ENDIAN: bool = true;
+            const PAIRED: bool = <$word>::BITS == 64;
 
             #[inline(always)]
             fn compress<V: Vector<Word = $word>>(s: &mut [V], w: &mut [V; 16], next: Next<'_, V>) {

@@ -272,9 +272,11 @@ unsafe fn transpose_parts(r: [__m512i; 4]) -> [__m512i; 4] {
 pub(crate) fn lane_kernels<K: Kernel>() -> Vec<(usize, Compress)> {
     let full = <K::Word as Registers>::Avx512::LANES;
     let mut lane_kernels = vec![(full / 2, half::<K> as Compress), (full, several::<K, 1>)];
+    if const { K::PAIRED } {
+        lane_kernels.push((2 * full, several::<K, 2>));
+    }
     if const { K::SHORT } {
         lane_kernels.push((<K::Word as Registers>::Sse41::LANES, quarter::<K>));
-        lane_kernels.push((2 * full, several::<K, 2>));
         lane_kernels.push((3 * full, several::<K, 3>));
         lane_kernels.push((4 * full, several::<K, 4>));
     }
