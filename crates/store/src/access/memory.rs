@@ -13,8 +13,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -32,9 +31,6 @@ use tabane_format::crypto::ObjectKey;
 use tabane_format::{Error, Result};
 
 const SALT_LEN: usize = 32;
-
-/// Letters of the ID of a key.
-const KEY_TEXT_LEN: u64 = 64;
 
 /// A directory in which a machine remembers what it has seen of repositories.
 #[derive(Clone, Debug)]
@@ -148,13 +144,8 @@ impl Memory {
 
     /// The key that has opened the repository at this place last, if that is noted. It may be gone.
     pub(crate) fn last_key(&self, storage: &dyn Storage) -> Option<Id> {
-        let path = self.key_path(storage);
-        // Whatever else is there may keep a reader waiting.
-        fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
-        let mut noted = String::new();
-        let file = fs::File::open(&path).ok()?;
-        file.take(KEY_TEXT_LEN).read_to_string(&mut noted).ok()?;
-        noted.parse().ok()
+        let noted = private_file::read(&self.key_path(storage)).ok()?;
+        str::from_utf8(&noted).ok()?.parse().ok()
     }
 
     /// Notes that this key has opened the repository.
@@ -173,7 +164,7 @@ impl Memory {
 
     fn read(&self, repository: &Repository) -> Option<Seen> {
         let path = self.path(repository);
-        let bytes = match fs::read(&path) {
+        let bytes = match private_file::read(&path) {
             Ok(bytes) => bytes,
             Err(error) => {
                 if error.kind() != io::ErrorKind::NotFound {

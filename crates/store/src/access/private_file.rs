@@ -1,10 +1,11 @@
 //! Files that only their owner may read, written whole or not at all.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use tabane_storage::random;
 
 /// Prefix of the names of files that are being written.
@@ -50,4 +51,20 @@ pub fn write(path: &Path, bytes: &[u8], is_durable: bool) -> io::Result<()> {
         fs::rename(&temporary, path)
     };
     write().inspect_err(|_| drop(fs::remove_file(&temporary)))
+}
+
+/// Reads a file. Whatever else is there, such as a pipe, keeps nobody waiting.
+///
+/// # Errors
+/// When it cannot be read or is no regular file.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut options = OpenOptions::new();
+    let never_wait = OFlags::NONBLOCK.bits() as i32;
+    let mut file = options.read(true).custom_flags(never_wait).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }

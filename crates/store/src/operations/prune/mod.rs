@@ -436,8 +436,7 @@ impl PrunePlan {
         let mut gone = HashSet::new();
         if !packs.is_empty() && run.options.grace.is_zero() && view.alive.is_empty() {
             run.delete_packs(&due)?;
-            gone.extend(due);
-            gone.extend(view.absent());
+            gone.extend(due.into_iter().chain(view.absent()));
             let removal = run.condemn(&view, &std::mem::take(&mut packs))?;
             // Dropped before the new view is loaded, which would need twice the memory.
             view.index = Arc::default();
