@@ -214,7 +214,7 @@ fn every_archive_is_restored_as_borg_extracts_it() {
         let (again, _) = bed.import(&to);
         assert_eq!((again.snapshots.len(), again.present.len()), (0, 3));
         // Without numbers of inodes, only size and times tell that files are unchanged.
-        std::thread::sleep(std::time::Duration::from_millis(60));
+        tabane_testing::files::settle();
         let options = BackupOptions::default().ignore_inode(true);
         let made = to.backup(options, &[&source]).expect("backed up");
         assert_eq!(made.snapshot.summary.files_new, 0);

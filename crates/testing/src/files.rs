@@ -34,6 +34,12 @@ pub fn write(path: impl AsRef<Path>, bytes: &[u8]) {
     File::create(path).unwrap().write_all(bytes).unwrap();
 }
 
+/// Waits until what was written can be taken for unchanged: what changed within a tick of the clock
+/// before a backup is read again by the next one.
+pub fn settle() {
+    std::thread::sleep(Duration::from_millis(60));
+}
+
 /// Writes a program.
 pub fn script(path: &Path, text: &str) {
     write(path, text.as_bytes());

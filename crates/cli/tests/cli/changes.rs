@@ -9,7 +9,7 @@ fn a_list_of_changes_saves_the_walk() {
     let bed = Bed::with_repository();
     let list = bed.path("changes");
     let listed = list.display().to_string();
-    std::thread::sleep(std::time::Duration::from_millis(60));
+    tabane_testing::files::settle();
     fs::write(&list, "").expect("written");
     // Without a snapshot to compare with, everything is looked at.
     let ran = bed.backup(&["--changed-from", &listed]);

@@ -328,7 +328,7 @@ fn every_option_has_a_variable() {
     assert!(refused.stderr.contains("much"), "{}", refused.stderr);
     for (value, unmodified) in [("1", 0), ("0", 6), ("false", 6), ("", 6)] {
         bed.backup(&["-q"]).succeeds();
-        std::thread::sleep(std::time::Duration::from_millis(60));
+        tabane_testing::files::settle();
         bed.backup(&["-q"]).succeeds();
         let made = backup(&[("TABANE_BACKUP_FORCE", value)], &[])
             .succeeds()

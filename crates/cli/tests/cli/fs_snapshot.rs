@@ -134,9 +134,9 @@ fn files_of_a_snapshot_of_btrfs_are_of_one_moment() {
 
     // The next one finds all files unchanged. The time of the subvolume's directory is another
     // one, since the snapshot was made in it.
-    std::thread::sleep(std::time::Duration::from_millis(60));
+    tabane_testing::files::settle();
     bed.backup(&["--use-fs-snapshot", "-q"]);
-    std::thread::sleep(std::time::Duration::from_millis(60));
+    tabane_testing::files::settle();
     let made = bed.backup(&["--use-fs-snapshot", "--json"]);
     assert_eq!(made.code, Some(0), "{}", made.stderr);
     assert_eq!(made.stderr.lines().count(), 1, "{}", made.stderr);
@@ -179,7 +179,7 @@ fn changes_between_snapshots_of_btrfs_are_listed() {
         ]);
     };
     snapshot(&old);
-    std::thread::sleep(std::time::Duration::from_millis(60));
+    tabane_testing::files::settle();
     let as_path = ["--as-path", "/data"];
     let back_up = |from: &str, more: &[&str]| {
         bed.run([&["backup", from, "--json"], &as_path[..], more].concat())

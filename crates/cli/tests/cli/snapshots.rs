@@ -293,7 +293,7 @@ fn a_zip_archive_is_unpacked_by_others() {
 #[test]
 fn parents_are_chosen_by_what_they_have_in_common() {
     let bed = Bed::with_repository();
-    std::thread::sleep(std::time::Duration::from_millis(60));
+    tabane_testing::files::settle();
     bed.backup(&["--host", "old", "--tag", "a"]).succeeds();
     let unmodified = |args: &[&str]| {
         let made = bed

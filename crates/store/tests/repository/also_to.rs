@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::common::fault::{Fault, FaultyStorage};
-use crate::common::tree::{random_bytes, small_tree, text, write};
+use crate::common::tree::{random_bytes, settle, small_tree, text, write};
 use crate::common::{
     Place, assert_clean, assert_restores, back_up, backup_options, id, init, init_options,
     init_with, open,
@@ -62,6 +62,7 @@ fn repositories_with_different_blocks_all_get_the_snapshot() {
     write(&part, &text(2_000_000));
     back_up(&ahead, &[&place.source]);
     write(place.source.join("new"), &random_bytes(2, 1_000_000));
+    settle();
 
     let made = back_up_to(&place, &[&behind, &ahead]).expect("backed up");
     let ids = copies(&made);
@@ -115,10 +116,12 @@ fn each_of_many_repositories_lacks_other_files() {
     for file in 0..32 {
         let name = file.to_string();
         write(all.join(&name), &random_bytes(file, 100_000));
-        write(
-            place.source.join(&name).with_extension("text"),
-            &text(30_000 + 3 * file as usize),
-        );
+        // Wherever it is cut, no two have a block in common.
+        let text: Vec<u8> = text(30_000)
+            .into_iter()
+            .map(|byte| byte ^ file as u8)
+            .collect();
+        write(place.source.join(&name).with_extension("text"), &text);
         fs::copy(all.join(&name), place.source.join(&name)).expect("copied");
     }
     for (number, other) in others.iter().enumerate() {

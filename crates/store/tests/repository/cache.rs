@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::memory::MemoryStorage;
 use crate::common::mount::Mount;
-use crate::common::tree::{random_bytes, write};
+use crate::common::tree::{random_bytes, settle, write};
 use crate::common::{
     Recorder, back_up_observed, backup_options, init, init_options, password, scratch,
 };
@@ -569,7 +569,7 @@ fn lost_packs_and_a_cache() {
     let source = dir.path().join("source");
     fs::create_dir(&source).unwrap();
     write(source.join("file"), &random_bytes(1, 500_000));
-    std::thread::sleep(std::time::Duration::from_millis(60));
+    settle();
     let storage = LocalStorage::new(dir.path().join("repository"));
     let cache = Cache::new(root.path(), |text: &str| panic!("a warning: {text}"));
     let made = Repository::init(Arc::new(storage), &password(), init_options()).unwrap();

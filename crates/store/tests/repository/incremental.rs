@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::tree::{random_bytes, set_mtime, small_tree, write};
+use crate::common::tree::{random_bytes, set_mtime, settle, small_tree, write};
 use crate::common::{
     Place, Recorder, back_up, back_up_observed, back_up_with, backup_options, compare, id,
 };
@@ -27,8 +27,7 @@ fn backed_up() -> (Place, Backup) {
     let place = Place::new();
     small_tree(&place.source, 1);
     write(place.source.join("big"), &random_bytes(2, 3 << 20));
-    // What was changed within a tick of the clock before a backup is read again by the next one.
-    std::thread::sleep(std::time::Duration::from_millis(60));
+    settle();
     let made = back_up(&place.repository, &[&place.source]);
     (place, made)
 }
@@ -441,7 +440,7 @@ fn three_snapshots() -> (Place, Vec<(tabane_store::Id, tabane_store::Snapshot)>)
         if text == "three" {
             fs::remove_dir_all(place.source.join("goes")).unwrap();
         }
-        std::thread::sleep(std::time::Duration::from_millis(60));
+        settle();
         let backup = back_up(&place.repository, &[&place.source]);
         made.push((id(&backup), backup.snapshot));
     }

@@ -15,7 +15,7 @@ use tabane_store::{Algorithm, Cache, Error, Id, Memory, PruneOptions, Repository
 use tempfile::TempDir;
 
 use crate::common::memory::MemoryStorage;
-use crate::common::tree::{random_bytes, text, write};
+use crate::common::tree::{random_bytes, settle, text, write};
 use crate::common::{
     Place, Recorder, assert_clean, assert_restores, back_up, back_up_observed, back_up_with,
     backup_options, forward, id, init, init_options, init_with, password, scratch,
@@ -81,11 +81,6 @@ impl Bed {
     pub fn count(&self, kind: ObjectKind) -> usize {
         self.storage.list(kind).unwrap().len()
     }
-}
-
-/// Waits until files are old enough to be taken for unchanged.
-fn settle() {
-    std::thread::sleep(std::time::Duration::from_millis(60));
 }
 
 /// Whether all contents of files were there already. (Of directories above, times change.)
