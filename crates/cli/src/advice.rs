@@ -61,7 +61,8 @@ pub fn of(error: &Error) -> Option<String> {
              finds; then see `tabane check`"
         }
         Error::PruneRunning(_) => {
-            "wait until it is done (if it died, `tabane unlock` removes what it left)"
+            "wait until it is done (if it died, `tabane unlock` on the same machine removes what it \
+             left, `tabane unlock --all` on any)"
         }
         Error::CannotPrune(_) => "run `tabane check`, then `tabane repair`",
         Error::SnapshotLost(_) => {
@@ -343,8 +344,10 @@ mod tests {
             Error::WrongPassword {
                 keys: 1,
                 location: text(),
+                damaged: None,
             },
             Error::KeyInUse(Id([0; 32])),
+            Error::PasswordInUse(Id([0; 32])),
             Error::NotReadBack { why: text() },
             Error::KeyText(text()),
             Error::MigratedMeanwhile,

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::Child;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use rustix::process::{
@@ -16,6 +17,7 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
 use tabane_storage::sync::lock;
+use tabane_store::client;
 
 use crate::exit::{Exit, Failure, Result, interruption};
 
@@ -78,7 +80,7 @@ pub fn on_signal(action: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// From now on, SIGINT, SIGTERM and SIGHUP end the program at once.
+/// From now on, SIGINT, SIGTERM and SIGHUP end the program, and the second one at once.
 ///
 /// That is safe at any point, since a repository is consistent after every single operation.
 pub fn exit_on_signals() -> Result<()> {
@@ -100,6 +102,11 @@ pub fn exit_on_signals() -> Result<()> {
                     std::thread::sleep(EXIT_TIMEOUT);
                     exit_with_last_words();
                 });
+            } else if !WITHDRAWING.swap(true, Ordering::Relaxed) {
+                std::thread::spawn(|| {
+                    withdraw();
+                    exit_interrupted();
+                });
             } else {
                 exit_interrupted();
             }
@@ -110,6 +117,22 @@ pub fn exit_on_signals() -> Result<()> {
         .spawn(wait)
         .map_err(|error| Failure::Other(format!("cannot handle signals: {error}")))?;
     Ok(())
+}
+
+/// Time limit for withdrawing from repositories.
+const WITHDRAWAL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Whether a signal ends the program as soon as it has withdrawn.
+static WITHDRAWING: AtomicBool = AtomicBool::new(false);
+
+/// Removes from repositories what says that this program works on them, as far as that is quick.
+fn withdraw() {
+    let (done, is_done) = channel();
+    std::thread::spawn(move || {
+        client::withdraw();
+        let _ = done.send(());
+    });
+    let _ = is_done.recv_timeout(WITHDRAWAL_TIMEOUT);
 }
 
 /// What is still to be done by a command that does not end by itself after a signal.
@@ -147,6 +170,7 @@ fn exit_with_last_words() {
         LastWords::Owed(actions) => {
             drop(last_words);
             actions.into_iter().rev().for_each(|action| action());
+            withdraw();
             exit_interrupted();
         }
     }

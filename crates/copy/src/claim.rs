@@ -51,8 +51,7 @@ pub(crate) struct Home {
 pub(crate) struct Claim {
     home: Home,
     name: String,
-    /// Unlocks it when it is dropped.
-    _lock: OwnedFd,
+    lock: OwnedFd,
     purpose: Vec<u8>,
     dead: Vec<Dead>,
     temporaries: AtomicU64,
@@ -185,7 +184,7 @@ impl Claim {
         Ok(Self {
             home,
             name,
-            _lock: file.into(),
+            lock: file.into(),
             purpose,
             dead,
             temporaries: AtomicU64::new(0),
@@ -235,6 +234,8 @@ impl Claim {
         let before = self.dead.iter().find(|dead| dead.is_ours);
         if before.is_none() && (may_be_lost || makes_directory(&self.home.directory, &self.purpose))
         {
+            // To close it does not unlock it while a child that was just forked has it open, too.
+            let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
             return Ok(Some(self.home.shown.join(self.name)));
         }
         remove(&self.home.directory, &self.name)?;

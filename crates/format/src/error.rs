@@ -85,13 +85,21 @@ pub enum Error {
     #[error("{0} was made without a key of this repository that may make it, so it does not count")]
     Foreign(String),
     /// No key of the repository opens with this password.
-    #[error("wrong password: it opens none of the {keys} key(s) of the repository at {location}")]
+    #[error(
+        "wrong password: it opens none of the {keys} key(s) of the repository at {location}{}",
+        beside(.damaged)
+    )]
     WrongPassword {
-        /// Number of keys.
+        /// Number of keys that can be tried.
         keys: usize,
         /// Location of the repository.
         location: String,
+        /// Why another key cannot be read.
+        damaged: Option<Box<Error>>,
     },
+    /// A new key would have the password of another one.
+    #[error("this password is that of key {} already: choose another", .0.short())]
+    PasswordInUse(Id),
     /// A text that should bring back a key cannot be used.
     #[error("the key text cannot be used: {0}")]
     KeyText(String),
@@ -309,5 +317,13 @@ impl From<tabane_index::Error> for Error {
             },
             error => Self::Invalid(error.to_string()),
         }
+    }
+}
+
+/// What is said of a key that could not be read beside those that a password does not open.
+fn beside(damaged: &Option<Box<Error>>) -> String {
+    match damaged {
+        Some(why) => format!("; one more cannot be read: {why}"),
+        None => String::new(),
     }
 }

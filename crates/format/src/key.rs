@@ -240,35 +240,39 @@ pub fn load_all(storage: &dyn Storage, ids: &[Id]) -> Vec<(Id, Result<Key>)> {
 /// nothing uses.
 ///
 /// # Errors
-/// [`Error::WrongPassword`] when none opens; [`Error::Damaged`] when one that cannot be read, or
-/// what `is_right`
-/// looks at, may be the reason.
+/// [`Error::WrongPassword`] when none of those opens that can be read; [`Error::Damaged`] when none
+/// can be read, or when what `is_right` looks at may be the reason.
 pub fn open(
     storage: &dyn Storage,
     keys: impl IntoIterator<Item = (Id, Result<Key>)>,
     password: &Password,
     is_right: impl Fn(&Unwrapped) -> Result<()>,
 ) -> Result<(Unwrapped, Id)> {
-    let (mut count, mut damaged) = (0, None);
+    let mut closed = 0;
+    // Of a key, and of what an open key leads to.
+    let (mut damaged, mut failed) = (None, None);
     for (id, key) in keys {
-        count += 1;
-        let opened = key.and_then(|key| match key.unwrap(password)? {
-            Some(secret) => is_right(&secret).map(|()| Some(secret)),
-            None => Ok(None),
-        });
-        match opened {
-            Ok(Some(secret)) => return Ok((secret, id)),
-            Ok(None) => {}
-            Err(error) => damaged = Some(error),
+        match key.and_then(|key| key.unwrap(password)) {
+            Ok(Some(secret)) => match is_right(&secret) {
+                Ok(()) => return Ok((secret, id)),
+                Err(error) => failed = Some(error),
+            },
+            Ok(None) => closed += 1,
+            Err(error @ Error::Damaged { .. }) => damaged = Some(error),
+            Err(error) => failed = Some(error),
         }
     }
-    if count == 0 {
-        return Err(Error::NoKeys);
+    if let Some(error) = failed {
+        return Err(error);
     }
-    Err(damaged.unwrap_or_else(|| Error::WrongPassword {
-        keys: count,
-        location: storage.location(),
-    }))
+    if closed > 0 {
+        return Err(Error::WrongPassword {
+            keys: closed,
+            location: storage.location(),
+            damaged: damaged.map(Box::new),
+        });
+    }
+    Err(damaged.unwrap_or(Error::NoKeys))
 }
 
 /// Reads one key and checks it against its name.

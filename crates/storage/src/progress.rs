@@ -28,7 +28,8 @@ pub trait Progress: Send + Sync {
         let _ = what;
     }
 
-    /// An entry could not be stored or restored completely: it is missing, or changed meanwhile.
+    /// An entry could not be stored or restored completely: it is missing, or changed meanwhile. Or
+    /// a file of this machine that a command should use cannot be used.
     fn warning(&self, path: &Path, what: &str) {
         let _ = (path, what);
     }

@@ -8,7 +8,7 @@
 
 use std::convert::Infallible;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
@@ -41,6 +41,9 @@ pub enum Purpose {
     /// Removes packs and index objects that no snapshot needs.
     Prune,
 }
+
+/// What this process has announced, and not withdrawn.
+static ANNOUNCED: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
 /// A client's record of itself, stored as sealed JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,6 +146,7 @@ impl Presence {
             repository: repository.clone(),
             said: Mutex::new(Said { id: None, client }),
         });
+        lock(&ANNOUNCED).push(Arc::downgrade(&shared));
         let (sender, receiver) = channel();
         let renewed = Arc::clone(&shared);
         let renew = move || {
@@ -219,6 +223,7 @@ impl Drop for Presence {
             drop(sender);
             let _ = thread.join();
         }
+        lock(&ANNOUNCED).retain(|announced| !announced.ptr_eq(&Arc::downgrade(&self.shared)));
         if let Some(id) = lock(&self.shared.said).id {
             // An object that stays is recognised as a dead client's.
             self.shared.delete(id);
@@ -252,6 +257,18 @@ impl Shared {
     fn delete(&self, id: Id) {
         let name = Name::new(ObjectKind::Client, id);
         let _ = self.repository.storage().delete(name);
+    }
+}
+
+/// Removes the records of this process, which is about to end, from all repositories.
+pub fn withdraw() {
+    // Not kept locked: an end in good order goes on meanwhile.
+    let announced = std::mem::take(&mut *lock(&ANNOUNCED));
+    for shared in announced.iter().filter_map(Weak::upgrade) {
+        let id = lock(&shared.said).id;
+        if let Some(id) = id {
+            shared.delete(id);
+        }
     }
 }
 
@@ -294,7 +311,7 @@ impl Repository {
     /// # Errors
     /// When the storage fails.
     pub fn forget_dead_clients(&self, all: bool) -> Result<Forgotten> {
-        let own = Presence::announce(self, Purpose::Prune)?;
+        let own = Presence::announce(self, Purpose::Restore)?;
         let (seen, now) = own.others()?;
         let (removed, left): (Vec<Seen>, Vec<Seen>) =
             seen.into_iter().partition(|seen| all || seen.is_dead(now));

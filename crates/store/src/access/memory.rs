@@ -15,6 +15,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::SystemTime;
 
 use jiff::Timestamp;
@@ -36,6 +38,8 @@ const SALT_LEN: usize = 32;
 #[derive(Clone, Debug)]
 pub struct Memory {
     root: PathBuf,
+    /// Whether a warning has said that it cannot be used.
+    is_told: Arc<AtomicBool>,
 }
 
 /// What was seen of a repository.
@@ -122,7 +126,10 @@ impl fmt::Display for Rollback {
 impl Memory {
     /// What is remembered below the directory `root`, which is made when needed.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self {
+            root: root.into(),
+            is_told: Arc::default(),
+        }
     }
 
     /// Where machines remember by default: `$XDG_STATE_HOME/tabane`, else `~/.local/state/tabane`;
@@ -329,8 +336,8 @@ impl Memory {
 }
 
 impl Recalled {
-    /// Remembers what was seen, and a snapshot that was made since. If that is impossible, a note
-    /// says so.
+    /// Remembers what was seen, and a snapshot that was made since. If that is impossible, a
+    /// warning says so.
     pub(crate) fn remember(mut self, repository: &Repository, made: Option<Id>) {
         self.now.snapshots.extend(made);
         if let Err(error) = self.write(repository) {
@@ -355,10 +362,15 @@ fn key(repository: &Repository, salt: &[u8]) -> ObjectKey {
 }
 
 fn note(repository: &Repository, path: &Path, why: &dyn fmt::Display) {
-    repository.progress().note(&format!(
-        "what this machine has seen of the repository cannot be compared or remembered: {}: {why}",
-        path.display()
-    ));
+    let is_told = repository
+        .memory()
+        .is_some_and(|memory| memory.is_told.swap(true, Relaxed));
+    if !is_told {
+        let what = "what this machine has seen of the repository cannot be compared or remembered";
+        repository
+            .progress()
+            .warning(path, &format!("{what}: {why}"));
+    }
 }
 
 impl Repository {

@@ -512,9 +512,25 @@ impl Repository {
     /// Adds a password with this cost of guessing; returns the ID of its key.
     ///
     /// # Errors
-    /// An unusable cost, an empty password, or when the storage fails.
+    /// [`Error::PasswordInUse`]; an unusable cost, an empty password, or when the storage fails.
     pub fn add_key(&self, password: &Password, cost: KdfCost) -> Result<Id> {
+        self.need_new(password)?;
         self.add_key_of(&self.keys().secret(), password, cost)
+    }
+
+    /// Fails if a key has this password. With one password for a full and a write-only key, it
+    /// would be left to chance what the password may do.
+    ///
+    /// # Errors
+    /// [`Error::PasswordInUse`], or when the storage fails.
+    pub(crate) fn need_new(&self, password: &Password) -> Result<()> {
+        for key in key::list(self.storage())?.keys {
+            // A hostile one opens with nothing.
+            if let Ok(Some(_)) = key.unwrap(password) {
+                return Err(Error::PasswordInUse(key.id));
+            }
+        }
+        Ok(())
     }
 
     /// Adds a password for `secret`; returns the ID of its key.

@@ -26,6 +26,7 @@ impl Repository {
     /// then; add the key again.
     pub fn add_write_only_key(&self, password: &Password, cost: KdfCost) -> Result<Id> {
         self.keys().as_master("adding a write-only key")?;
+        self.need_new(password)?;
         let repository = self.with_writers()?;
         // Also what an interrupted attempt has left as it was.
         removal::sign(&repository)?;

@@ -255,6 +255,11 @@ fn several_passwords() {
     let added = repository.add_key(&second, cost).unwrap();
     let result = repository.add_key(&Vec::new().into(), cost);
     assert_error!(result, Error::Invalid(_));
+    // What a password may do must not be left to chance.
+    let result = repository.add_key(&second, cost);
+    assert_error!(result, Error::PasswordInUse(id) if id == added);
+    let result = repository.add_write_only_key(&password(), cost);
+    assert_error!(result, Error::PasswordInUse(id) if id == repository.key());
     let keys = key::list(&storage).unwrap().keys;
     assert_eq!(keys.len(), 2);
     assert_eq!(keys[0].id, repository.key());

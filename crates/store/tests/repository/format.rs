@@ -342,6 +342,44 @@ fn a_key_that_is_removed_leaves_no_copy() {
 }
 
 #[test]
+fn a_wrong_password_is_called_so_beside_a_damaged_key() {
+    let storage = MemoryStorage::default();
+    let repository = init_with(storage.clone(), init_options());
+    let second: Password = b"second".to_vec().into();
+    let damaged = repository.add_key(&second, KdfCost::WEAKEST).unwrap();
+    storage.set(Name::new(ObjectKind::Key, damaged), b"damage".to_vec());
+    let open =
+        |password: &[u8]| Repository::open(Arc::new(storage.clone()), &password.to_vec().into());
+    let error = open(b"wrong").unwrap_err();
+    assert!(
+        matches!(
+            &error,
+            Error::WrongPassword {
+                keys: 1,
+                damaged: Some(_),
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(
+        error
+            .to_string()
+            .contains(&format!("keys/{damaged} is damaged")),
+        "{error}"
+    );
+    // The copy of the key is sound.
+    open(b"second").unwrap();
+    for copy in storage.list(ObjectKind::Copy).unwrap() {
+        storage.remove(Name::new(ObjectKind::Copy, copy));
+    }
+    assert!(matches!(open(b"second"), Err(Error::WrongPassword { .. })));
+    // Where none can be read, damage is the reason.
+    storage.remove(Name::new(ObjectKind::Key, repository.key()));
+    assert!(matches!(open(b"wrong"), Err(Error::Damaged { .. })));
+}
+
+#[test]
 fn the_check_tells_how_many_keys_there_are() {
     let repository = init_with(MemoryStorage::default(), init_options());
     for keys in 1..3 {
