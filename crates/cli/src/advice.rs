@@ -61,7 +61,7 @@ pub fn of(error: &Error) -> Option<String> {
              finds; then see `tabane check`"
         }
         Error::PruneRunning(_) => {
-            "wait until it is done (if it died, `tabane unlock` on the same machine removes what it \
+            "wait until it is done (if it died, `tabane unlock` on its machine removes what it \
              left, `tabane unlock --all` on any)"
         }
         Error::CannotPrune(_) => "run `tabane check`, then `tabane repair`",

@@ -288,6 +288,6 @@ fn a_signal_ends_the_command_whose_output_is_stored() {
     assert_eq!(running.wait().expect("ended").code(), Some(130));
     wait_for(&ended);
     // A prune on another machine would take it for alive until tomorrow.
-    let clients = bed.repository.join("clients");
+    let clients = bed.repository().join("clients");
     assert_eq!(fs::read_dir(clients).expect("listed").count(), 0);
 }

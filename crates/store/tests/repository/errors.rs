@@ -257,9 +257,9 @@ fn several_passwords() {
     assert_error!(result, Error::Invalid(_));
     // What a password may do must not be left to chance.
     let result = repository.add_key(&second, cost);
-    assert_error!(result, Error::PasswordInUse(id) if id == added);
+    assert_error!(result, Error::PasswordInUse(_));
     let result = repository.add_write_only_key(&password(), cost);
-    assert_error!(result, Error::PasswordInUse(id) if id == repository.key());
+    assert_error!(result, Error::PasswordInUse(_));
     let keys = key::list(&storage).unwrap().keys;
     assert_eq!(keys.len(), 2);
     assert_eq!(keys[0].id, repository.key());
@@ -316,9 +316,9 @@ fn names_of_keys() {
     for none in ["", "x", &"0".repeat(65)] {
         assert_error!(key::find(&storage, none), Error::NoKey(_));
     }
-    for _ in 0..16 {
-        let cost = init_options().kdf_cost;
-        repository.add_key(&password(), cost).unwrap();
+    for number in 0..16 {
+        let password = format!("password {number}").into_bytes().into();
+        repository.add_key(&password, KdfCost::WEAKEST).unwrap();
     }
     let ambiguous = (0..16)
         .map(|digit| key::find(&storage, &format!("{digit:x}")))
@@ -339,7 +339,13 @@ fn a_damaged_key_does_not_lock_out_the_others() {
     storage.set(first, b"garbage".to_vec());
     Repository::open(Arc::new(storage.clone()), &second).unwrap();
     let result = Repository::open(Arc::new(storage), &password());
-    assert_error!(result, Error::Damaged { .. });
+    assert_error!(
+        result,
+        Error::WrongPassword {
+            damaged: Some(_),
+            ..
+        }
+    );
 }
 
 #[test]

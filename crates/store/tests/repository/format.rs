@@ -371,7 +371,7 @@ fn a_wrong_password_is_called_so_beside_a_damaged_key() {
     // The copy of the key is sound.
     open(b"second").unwrap();
     for copy in storage.list(ObjectKind::Copy).unwrap() {
-        storage.remove(Name::new(ObjectKind::Copy, copy));
+        storage.remove(Name::new(ObjectKind::Copy, copy.id));
     }
     assert!(matches!(open(b"second"), Err(Error::WrongPassword { .. })));
     // Where none can be read, damage is the reason.
@@ -384,9 +384,8 @@ fn the_check_tells_how_many_keys_there_are() {
     let repository = init_with(MemoryStorage::default(), init_options());
     for keys in 1..3 {
         assert_eq!(assert_clean(&repository).keys, keys);
-        repository
-            .add_key(&b"another".to_vec().into(), KdfCost::WEAKEST)
-            .unwrap();
+        let another = format!("another {keys}").into_bytes().into();
+        repository.add_key(&another, KdfCost::WEAKEST).unwrap();
     }
 }
 
