@@ -1,6 +1,6 @@
-//! Surveys which parts each target has and lacks, and which targets could be lost now.
+//! Surveys which parts each target has and lacks, and which targets, or racks, could be lost now.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -48,6 +48,28 @@ pub struct Survey {
     pub spare: Vec<usize>,
     /// Pairs of targets in use that could be lost now without loss of data.
     pub spare_pairs: Vec<(usize, usize)>,
+    #[serde(skip)]
+    needed: Needed,
+}
+
+/// Which racks of a cluster could be lost now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Racks {
+    /// Each rack with a target in use. A target in no rack stands for itself, with its URL.
+    pub racks: Vec<String>,
+    /// Numbers, in `racks`, of those any one of which could be lost now without loss of data.
+    pub spare: Vec<usize>,
+    /// Pairs that could be lost now without loss of data.
+    pub spare_pairs: Vec<(usize, usize)>,
+}
+
+impl Racks {
+    /// A sentence that says which racks could be lost now.
+    pub fn statement(&self) -> String {
+        let names: Vec<&str> = self.racks.iter().map(String::as_str).collect();
+        let up = names.len();
+        statement("rack", &names, up, &self.spare, &self.spare_pairs).0
+    }
 }
 
 impl Survey {
@@ -76,50 +98,77 @@ impl Survey {
     }
 
     fn statement_and_rest(&self) -> (String, usize) {
-        let up = self
+        let targets = self.targets.iter();
+        let up = targets.filter(|target| target.missing.is_none()).count();
+        let urls: Vec<&str> = self
             .targets
             .iter()
-            .filter(|target| target.missing.is_none());
-        let up = up.count();
-        let pairs = up * up.saturating_sub(1) / 2;
-        let url = |&number: &usize| self.targets[number].url.as_str();
-        if up > 0 && self.spare_pairs.len() == pairs && pairs > 0 {
-            let all = "any two targets can be lost now without losing data";
-            return (all.to_owned(), 0);
-        }
-        let singles = match self.spare.len() {
-            0 => {
-                return (
-                    "no target can be lost now without losing data".to_owned(),
-                    0,
-                );
-            }
-            spare if spare == up => "any one target can be lost now without losing data".to_owned(),
-            _ => {
-                let names: Vec<&str> = self.spare.iter().map(url).collect();
-                let names = names.join(" or ");
-                format!("only {names} can be lost now without losing data")
-            }
-        };
-        if self.spare_pairs.is_empty() {
-            return (format!("{singles}, no two"), 0);
-        }
-        // A target that lacks many parts may be lost together with any other: naming such targets
-        // is enough.
-        let with_any = |&number: &usize| {
-            let of = |&&(a, b): &&(usize, usize)| a == number || b == number;
-            self.spare_pairs.iter().filter(of).count() == up - 1
-        };
-        let with_any: Vec<usize> = (0..self.targets.len()).filter(with_any).collect();
-        let is_said = |(a, b): &(usize, usize)| with_any.contains(a) || with_any.contains(b);
-        if !with_any.is_empty() && self.spare_pairs.iter().all(is_said) {
-            let names: Vec<&str> = with_any.iter().map(url).collect();
-            let names = names.join(" or ");
-            return (format!("{singles}; two only if one of them is {names}"), 0);
-        }
-        let named = self.spare_pairs.len();
-        (format!("{singles}; of {pairs} pairs {named}"), named)
+            .map(|target| target.url.as_str())
+            .collect();
+        statement("target", &urls, up, &self.spare, &self.spare_pairs)
     }
+
+    /// Which racks could be lost now, of targets with these URLs; `None` if no target is in one.
+    pub fn racks<'a>(&self, rack_of: impl Fn(&str) -> Option<&'a str>) -> Option<Racks> {
+        let mut inside: BTreeMap<&str, Numbers> = BTreeMap::new();
+        let mut any = false;
+        for (number, target) in self.targets.iter().enumerate() {
+            let rack = rack_of(&target.url);
+            any |= rack.is_some();
+            if target.missing.is_none() {
+                let name = rack.unwrap_or(&target.url);
+                inside.entry(name).or_default().insert(number);
+            }
+        }
+        let (racks, inside): (Vec<_>, Vec<_>) = inside.into_iter().unzip();
+        let (spare, spare_pairs) = self.needed.spare(&inside);
+        any.then(|| Racks {
+            racks: racks.into_iter().map(str::to_owned).collect(),
+            spare,
+            spare_pairs,
+        })
+    }
+}
+
+/// A sentence that says which of these, of which `up` are there, can be lost, and the number of
+/// pairs that it does not name.
+fn statement(
+    kind: &str,
+    names: &[&str],
+    up: usize,
+    spare: &[usize],
+    spare_pairs: &[(usize, usize)],
+) -> (String, usize) {
+    let pairs = up * up.saturating_sub(1) / 2;
+    if up > 0 && spare_pairs.len() == pairs && pairs > 0 {
+        let all = format!("any two {kind}s can be lost now without losing data");
+        return (all, 0);
+    }
+    let any_of = |numbers: &[usize]| {
+        let names: Vec<&str> = numbers.iter().map(|&number| names[number]).collect();
+        names.join(" or ")
+    };
+    let singles = match spare.len() {
+        0 => return (format!("no {kind} can be lost now without losing data"), 0),
+        all if all == up => format!("any one {kind} can be lost now without losing data"),
+        _ => format!("only {} can be lost now without losing data", any_of(spare)),
+    };
+    if spare_pairs.is_empty() {
+        return (format!("{singles}, no two"), 0);
+    }
+    // One that lacks many parts may be lost together with any other: naming such ones is enough.
+    let with_any = |&number: &usize| {
+        let of = |&&(a, b): &&(usize, usize)| a == number || b == number;
+        spare_pairs.iter().filter(of).count() == up - 1
+    };
+    let with_any: Vec<usize> = (0..names.len()).filter(with_any).collect();
+    let is_said = |(a, b): &(usize, usize)| with_any.contains(a) || with_any.contains(b);
+    if !with_any.is_empty() && spare_pairs.iter().all(is_said) {
+        let names = any_of(&with_any);
+        return (format!("{singles}; two only if one of them is {names}"), 0);
+    }
+    let named = spare_pairs.len();
+    (format!("{singles}; of {pairs} pairs {named}"), named)
 }
 
 impl StripedStorage {
@@ -159,6 +208,7 @@ impl StripedStorage {
             fragments: 0,
             spare: Vec::new(),
             spare_pairs: Vec::new(),
+            needed: Needed::default(),
         };
         let up = self.targets.up();
         for (number, free) in self.targets.each(&up, |_, storage| storage.free_bytes()) {
@@ -198,22 +248,22 @@ impl StripedStorage {
                 None => holders.len() - 1,
             };
             let holders = places.map_or(holders, |places| holders_in(places, &holders));
-            needed.of(&holders, may_go);
+            needed.0.insert((holders, may_go));
         }
         // Storages refuse to work with more than two targets of a generation missing, even if these
         // hold nothing.
         let all_up: Numbers = up.iter().copied().collect();
         for places in &self.generations {
             let there = holders_in(places, &all_up);
-            needed.of(&there, (there.len() + 2).saturating_sub(places.len()));
+            let may_go = (there.len() + 2).saturating_sub(places.len());
+            needed.0.insert((there, may_go));
         }
-        let is_spare = |&number: &usize| !needed.alone.contains(number);
-        survey.spare = up.iter().copied().filter(is_spare).collect();
-        for (place, &one) in survey.spare.iter().enumerate() {
-            let others = survey.spare[place + 1..].iter();
-            let others = others.filter(|&&other| !needed.pairs.contains(&(one, other)));
-            survey.spare_pairs.extend(others.map(|&other| (one, other)));
-        }
+        let alone = |&number: &usize| Numbers::from_iter([number]);
+        let (spare, pairs) = needed.spare(&up.iter().map(alone).collect::<Vec<_>>());
+        survey.spare = spare.into_iter().map(|place| up[place]).collect();
+        let pairs = pairs.into_iter();
+        survey.spare_pairs = pairs.map(|(one, other)| (up[one], up[other])).collect();
+        survey.needed = needed;
         Ok(survey)
     }
 
@@ -264,25 +314,29 @@ fn holders_in(targets: &[usize], holders: &Numbers) -> Numbers {
     there.filter(|&number| holders.contains(number)).collect()
 }
 
-/// Targets that cannot be lost: alone, or two together.
-#[derive(Default)]
-struct Needed {
-    alone: Numbers,
-    pairs: BTreeSet<(usize, usize)>,
-}
+/// What cannot be lost: of each of these sets of targets no more than so many may go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Needed(BTreeSet<(Numbers, usize)>);
 
 impl Needed {
-    /// Of these targets so many may go, if they are fewer than two.
-    fn of(&mut self, targets: &Numbers, may_go: usize) {
-        match may_go {
-            0 => self.alone = self.alone.or(targets),
-            1 => {
-                for one in targets.iter() {
-                    let others = targets.iter().filter(|&other| other > one);
-                    self.pairs.extend(others.map(|other| (one, other)));
-                }
-            }
-            _ => {}
+    /// Whether all these targets may go together.
+    fn may_go(&self, targets: &Numbers) -> bool {
+        let mut needed = self.0.iter();
+        needed.all(|(of, may_go)| of.and(targets).len() <= *may_go)
+    }
+
+    /// The numbers of those of these parts of a set any one of which may go, and the pairs of them
+    /// that may go together.
+    fn spare(&self, parts: &[Numbers]) -> (Vec<usize>, Vec<(usize, usize)>) {
+        let spare: Vec<usize> = (0..parts.len())
+            .filter(|&part| self.may_go(&parts[part]))
+            .collect();
+        let mut pairs = Vec::new();
+        for (place, &one) in spare.iter().enumerate() {
+            let others = spare[place + 1..].iter();
+            let others = others.filter(|&&other| self.may_go(&parts[one].or(&parts[other])));
+            pairs.extend(others.map(|&other| (one, other)));
         }
+        (spare, pairs)
     }
 }

@@ -345,10 +345,19 @@ fn create(
     Ok(Exit::Success)
 }
 
+/// The rack of the node with this URL.
+fn rack_of<'a>(file: &'a ClusterFile, url: &str) -> Option<&'a str> {
+    let mut nodes = file.nodes.iter();
+    let node = nodes.find(|node| cluster::node_url(&node.name) == url)?;
+    node.rack.as_deref()
+}
+
 fn status(global: &Global, watch: Option<Duration>) -> Result<Exit> {
-    let nodes = cluster::nodes(&global.cluster()?)?;
+    let path = global.cluster()?;
+    let nodes = cluster::nodes(&path)?;
+    let file = ClusterFile::read(&path)?;
     loop {
-        let exit = show(global, &nodes)?;
+        let exit = show(global, &file, &nodes)?;
         match watch {
             None => return Ok(exit),
             Some(pause) => std::thread::sleep(pause),
@@ -356,7 +365,7 @@ fn status(global: &Global, watch: Option<Duration>) -> Result<Exit> {
     }
 }
 
-fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
+fn show(global: &Global, file: &ClusterFile, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
     let answers: Vec<_> = std::thread::scope(|scope| {
         let asking: Vec<_> = nodes
             .iter()
@@ -402,6 +411,8 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
         }
     };
     let survey = survey.ok().flatten();
+    let racks = survey.as_ref();
+    let racks = racks.and_then(|survey| survey.racks(|url| rack_of(file, url)));
     let state = |node: &NodeStorage, answer: &tabane_storage::Result<Status>| {
         let url = cluster::node_url(node.name());
         let mut targets = survey.iter().flat_map(|survey| &survey.targets);
@@ -437,6 +448,7 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
             "nodes": nodes,
             "links": cut,
             "survey": survey,
+            "racks": racks,
         }))?;
         return Ok(exit);
     }
@@ -489,6 +501,9 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
         output.line(why)?;
     }
     output.line(statement)?;
+    if let Some(racks) = racks {
+        output.line(racks.statement())?;
+    }
     output.finish()?;
     Ok(exit)
 }
@@ -705,10 +720,6 @@ fn check_racks(
     new: &[Place],
 ) -> Result<()> {
     let known = ClusterFile::read(file)?;
-    let rack = |url: &str| {
-        let mut nodes = known.nodes.iter();
-        nodes.find(|node| cluster::node_url(&node.name) == url)?.rack.as_deref()
-    };
     let beside = match new {
         [_] => storage.neighbours(old_url),
         _ => Vec::new(),
@@ -716,7 +727,7 @@ fn check_racks(
     let urls = new.iter().map(|place| place.url.as_str());
     let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
     for url in beside.into_iter().filter(|url| !new.iter().any(|new| new.url == *url)).chain(urls) {
-        let Some(rack) = rack(url) else { continue };
+        let Some(rack) = rack_of(&known, url) else { continue };
         if let Some(other) = seen.insert(rack, url)
             && new.iter().any(|new| new.url == url)
         {

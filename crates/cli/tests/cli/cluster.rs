@@ -414,10 +414,14 @@ fn a_cluster_of_groups_grows_by_a_group() {
     assert_eq!(survey["targets"][8]["group"], 3);
     let shown = tabane(&bed, ["cluster", "status"]);
     assert!(shown.stdout.contains("Group"), "{}", shown.stdout);
+    shown.says("any two racks can be lost now without losing data");
     // Any two racks may be lost, of three: six nodes.
     for name in [8, 7, 5, 4, 3, 2] {
         drop(daemons.remove(name));
     }
+    let shown = tabane(&bed, ["cluster", "status"]);
+    let none = "no rack can be lost now without losing data";
+    assert!(shown.stdout.contains(none), "{}", shown.stdout);
     comes_back(&bed);
 }
 
