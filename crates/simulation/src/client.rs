@@ -238,7 +238,7 @@ impl Worker<'_> {
             | Fault::Late { seat, .. }
             | Fault::Twice { seat, .. } => seat == here,
             Fault::Behind { target, .. } => target == here.target,
-            Fault::Death { .. } | Fault::Day { .. } => false,
+            Fault::Death { .. } | Fault::Nap { .. } | Fault::Day { .. } => false,
             Fault::Damage { .. } | Fault::Emptied { .. } => false,
         });
         faults

@@ -72,6 +72,15 @@ pub enum Fault {
         /// From which of its operations on.
         at: u32,
     },
+    /// A day passes while the client sleeps before this operation, of those at all targets.
+    Nap {
+        /// Which client.
+        client: usize,
+        /// Before which operation.
+        at: u32,
+        /// For so many turns of the others.
+        count: u32,
+    },
     /// The target does not answer the client.
     Away {
         /// Which client, and which target.
@@ -207,6 +216,7 @@ impl Plan {
                 plan.faults.push(Fault::Death { client, at });
             }
         }
+        naps(&mut random, &mut plan);
         plan
     }
 
@@ -253,8 +263,13 @@ impl Plan {
 
     /// Whether storage does something else than it was told.
     pub fn has_storage_fault(&self) -> bool {
-        let is_other = |fault: &&Fault| !matches!(fault, Fault::Death { .. } | Fault::Day { .. });
-        self.faults.iter().any(|fault| is_other(&fault))
+        let mut faults = self.faults.iter();
+        faults.any(|fault| {
+            !matches!(
+                fault,
+                Fault::Death { .. } | Fault::Nap { .. } | Fault::Day { .. }
+            )
+        })
     }
 }
 
@@ -327,6 +342,20 @@ fn death(random: &mut Random, plan: &Plan) -> Option<Fault> {
         client: random.below(plan.clients.len() as u64) as usize,
         at: random.below(100) as u32,
     })
+}
+
+/// Up to three times, a client falls asleep for long, and may die when it has gone on a little.
+fn naps(random: &mut Random, plan: &mut Plan) {
+    for _ in 0..random.below(4) {
+        let client = random.below(plan.clients.len() as u64) as usize;
+        let at = random.below(60) as u32;
+        let count = random.below(TURN_MAX / 2) as u32;
+        plan.faults.push(Fault::Nap { client, at, count });
+        if random.one_in(3) {
+            let at = at + random.below(4) as u32;
+            plan.faults.push(Fault::Death { client, at });
+        }
+    }
 }
 
 /// What goes wrong in a run, and at which targets: two of a set, since it does not promise to

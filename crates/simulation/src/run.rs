@@ -77,13 +77,15 @@ fn take_turns(plan: &Plan, shared: &Shared, turns: &Arc<Turns>) -> Result<Tally,
     let promises = Mutex::new(Promises::default());
     begin(plan, shared, &world, &promises).map_err(|error| format!("before all: {error}"))?;
     for fault in &plan.faults {
-        if let Fault::Death { client, at } = *fault {
-            turns.dies_at(client, at);
+        match *fault {
+            Fault::Death { client, at } => turns.dies_at(client, at),
+            Fault::Nap { client, at, count } => turns.naps_at(client, at, count),
+            _ => {}
         }
     }
     let (passing, faults) = (Arc::clone(&world), plan.faults.clone());
-    turns.before_each(Box::new(move |turn, tell| {
-        passing.pass(turn, &faults, tell)
+    turns.before_each(Box::new(move |turn, fell_asleep, tell| {
+        passing.pass(turn, fell_asleep, &faults, tell)
     }));
     let (full, write_only) = (full_password(), write_only_password());
     let results: Result<Vec<()>, String> = thread::scope(|scope| {

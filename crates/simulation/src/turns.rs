@@ -6,9 +6,9 @@ use std::sync::{Condvar, Mutex};
 use tabane_storage::sync::lock;
 use tabane_testing::random::Random;
 
-/// What happens before a turn, without any client. It gets the turn's number, and where to tell
-/// what has happened.
-pub type Between = Box<dyn FnMut(u32, &dyn Fn(String)) + Send>;
+/// What happens before a turn, without any client. It gets the turn's number, whether a client has
+/// fallen asleep for long, and where to tell what has happened.
+pub type Between = Box<dyn FnMut(u32, bool, &dyn Fn(String)) + Send>;
 
 /// The turns of all clients.
 pub struct Turns {
@@ -43,6 +43,10 @@ struct Waiting {
     operations: u32,
     /// From which operation on all fail.
     dies_at: Option<u32>,
+    /// Before which operations it falls asleep, and for how many turns.
+    naps: Vec<(u32, u32)>,
+    /// It has no turn before this one, unless nobody is awake.
+    sleeps_until: u32,
 }
 
 impl Waiting {
@@ -52,6 +56,16 @@ impl Waiting {
 
     fn is_dead(&self) -> bool {
         self.dies_at.is_some_and(|at| self.operations > at)
+    }
+
+    /// Falls asleep at this turn, if it is time; says whether it does.
+    fn falls_asleep(&mut self, turn: u32) -> bool {
+        let next = self.operations;
+        let Some(nap) = self.naps.iter().position(|&(at, _)| at == next) else {
+            return false;
+        };
+        self.sleeps_until = turn + self.naps.swap_remove(nap).1;
+        true
     }
 }
 
@@ -73,7 +87,7 @@ impl Turns {
             random,
             row,
             favourite: usize::MAX,
-            between: Box::new(|_, _| ()),
+            between: Box::new(|_, _, _| ()),
         };
         Self {
             state: Mutex::new(state),
@@ -91,6 +105,11 @@ impl Turns {
     pub fn dies_at(&self, client: usize, at: u32) {
         let client = &mut lock(&self.state).clients[client];
         client.dies_at = Some(client.dies_at.map_or(at, |other| other.min(at)));
+    }
+
+    /// Lets a client fall asleep before this operation, until the others have had so many turns.
+    pub fn naps_at(&self, client: usize, at: u32, turns: u32) {
+        lock(&self.state).clients[client].naps.push((at, turns));
     }
 
     /// Whether all operations of a client fail by now.
@@ -148,11 +167,22 @@ impl Turns {
         if live.is_empty() {
             return;
         }
-        if state.random.one_in(state.row) || !live.contains(&state.favourite) {
-            state.favourite = live[state.random.below(live.len() as u64) as usize];
-        }
         state.turn += 1;
-        (state.between)(state.turn, &|what| self.tell(what));
+        let turn = state.turn;
+        let mut fell_asleep = false;
+        for &client in &live {
+            if state.clients[client].falls_asleep(turn) {
+                fell_asleep = true;
+                self.tell(format_args!("client {client} falls asleep"));
+            }
+        }
+        let mut awake = live.clone();
+        awake.retain(|&client| state.clients[client].sleeps_until <= turn);
+        let awake = if awake.is_empty() { live } else { awake };
+        if state.random.one_in(state.row) || !awake.contains(&state.favourite) {
+            state.favourite = awake[state.random.below(awake.len() as u64) as usize];
+        }
+        (state.between)(turn, fell_asleep, &|what| self.tell(what));
         let client = &mut state.clients[state.favourite];
         client.waiting -= 1;
         client.granted += 1;

@@ -208,17 +208,21 @@ impl World {
         }
     }
 
-    /// What happens before a turn without any client.
-    pub fn pass(&self, turn: u32, faults: &[Fault], tell: impl Fn(String)) {
+    /// What happens before a turn without any client. A day passes if one `fell_asleep`.
+    pub fn pass(&self, turn: u32, fell_asleep: bool, faults: &[Fault], tell: impl Fn(String)) {
         self.on_their_way.arrive(turn);
+        let pass_a_day = || {
+            // Nothing is on its way for a day.
+            self.on_their_way.arrive(u32::MAX);
+            self.wait(DAY);
+            tell("a day passes".to_owned());
+        };
+        if fell_asleep {
+            pass_a_day();
+        }
         for fault in faults {
             match *fault {
-                Fault::Day { turn: at } if at == turn => {
-                    // Nothing is on its way for a day.
-                    self.on_their_way.arrive(u32::MAX);
-                    self.wait(DAY);
-                    tell("a day passes".to_owned());
-                }
+                Fault::Day { turn: at } if at == turn => pass_a_day(),
                 Fault::Damage {
                     target,
                     turn: at,
