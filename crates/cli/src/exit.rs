@@ -4,7 +4,9 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use serde_json::json;
 use tabane_storage::StorageError;
 use tabane_store::Error;
 
@@ -106,12 +108,31 @@ pub fn go_on_by(way: &'static str) {
     let _ = WAY_ON.set(way);
 }
 
-/// What is said of a command that a signal ended.
+/// Whether failures are told in JSON.
+static IN_JSON: AtomicBool = AtomicBool::new(false);
+
+/// From now on, failures are told in JSON, or in plain words.
+pub fn tell_in_json(json: bool) {
+    IN_JSON.store(json, Ordering::Relaxed);
+}
+
+/// The line of JSON that says why a command has failed; `None` if it is to be told in plain words.
+pub fn in_json(code: Exit, message: &str) -> Option<String> {
+    let told = json!({
+        "message_type": "exit_error",
+        "code": code as u8,
+        "message": message,
+    });
+    IN_JSON.load(Ordering::Relaxed).then(|| told.to_string())
+}
+
+/// The line that says that a signal ended a command.
 pub fn interruption() -> String {
     let way = WAY_ON
         .get()
         .unwrap_or(&"nothing is damaged; run the same command again");
-    format!("interrupted: {way}")
+    let message = format!("interrupted: {way}");
+    in_json(Exit::Interrupted, &message).unwrap_or_else(|| format!("tabane: {message}"))
 }
 
 /// The failure of a command.

@@ -38,7 +38,6 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
-use serde_json::json;
 
 use args::Global;
 use colour::Colour;
@@ -59,15 +58,14 @@ struct Cli {
 fn main() -> ExitCode {
     streams::keep_closed();
     process::exit_on_panic();
-    let mut json = false;
-    match run(&mut json) {
+    match run() {
         Ok(exit) => exit.into(),
-        Err(failure) => report(&failure, json),
+        Err(failure) => report(&failure),
     }
 }
 
-/// Does what the arguments say; `json` becomes whether they want JSON.
-fn run(json: &mut bool) -> Result<Exit, Failure> {
+/// Does what the arguments say.
+fn run() -> Result<Exit, Failure> {
     process::harden();
     process::exit_on_signals()?;
     // With variables for arguments, clap would not see that there are none.
@@ -78,16 +76,18 @@ fn run(json: &mut bool) -> Result<Exit, Failure> {
     let args: Vec<OsString> = std::env::args_os().collect();
     // Wrong usage is reported in JSON too.
     let variable = std::env::var_os("TABANE_JSON").unwrap_or_default();
-    *json = !["", "0", "false"].iter().any(|off| variable == *off)
-        || args
-            .iter()
-            .take_while(|arg| *arg != "--")
-            .any(|arg| arg == "--json");
+    exit::tell_in_json(
+        !["", "0", "false"].iter().any(|off| variable == *off)
+            || args
+                .iter()
+                .take_while(|arg| *arg != "--")
+                .any(|arg| arg == "--json"),
+    );
     let cli = match parse(definition(), &args)? {
         Ok(cli) => cli,
         Err(error) => return explain(&error, &args),
     };
-    *json = cli.global.json;
+    exit::tell_in_json(cli.global.json);
     tabane_lanes::Backend::forced().map_err(|error| Failure::Other(error.to_string()))?;
     cli.global.repository.gpu.set();
     let exit = cli.command.run(&cli.global);
@@ -167,22 +167,14 @@ fn named(args: &[OsString]) -> clap::Command {
 }
 
 /// Says what went wrong, as text or as restic does it in JSON; returns how the process ends.
-fn report(failure: &Failure, json: bool) -> ExitCode {
+fn report(failure: &Failure) -> ExitCode {
     if let Failure::Output(error) = failure
         && error.kind() == io::ErrorKind::BrokenPipe
     {
         process::die_of_broken_pipe();
     }
-    if json {
-        let _ = writeln!(
-            io::stderr(),
-            "{}",
-            json!({
-                "message_type": "exit_error",
-                "code": failure.exit() as u8,
-                "message": failure.to_string(),
-            })
-        );
+    if let Some(line) = exit::in_json(failure.exit(), &failure.to_string()) {
+        let _ = writeln!(io::stderr(), "{line}");
         return failure.exit().into();
     }
     let text = match failure {

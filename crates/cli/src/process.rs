@@ -6,7 +6,7 @@ use std::process::Child;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, getrlimit, kill_process, kill_process_group, setrlimit,
@@ -19,7 +19,7 @@ use signal_hook::low_level;
 use tabane_storage::sync::lock;
 use tabane_store::client;
 
-use crate::exit::{Exit, Failure, Result, interruption};
+use crate::exit::{self, Exit, Failure, Result};
 
 /// Keeps secrets out of core files, and lets the program open as many files as the system allows.
 ///
@@ -90,6 +90,7 @@ pub fn exit_on_signals() -> Result<()> {
         return Ok(());
     };
     let wait = move || {
+        let mut withdrawing: Option<Instant> = None;
         for _ in signals.forever() {
             let action = ON_SIGNAL.lock().ok().and_then(|mut action| action.take());
             if let Some(action) = action {
@@ -102,13 +103,16 @@ pub fn exit_on_signals() -> Result<()> {
                     std::thread::sleep(EXIT_TIMEOUT);
                     exit_with_last_words();
                 });
-            } else if !WITHDRAWING.swap(true, Ordering::Relaxed) {
+            } else if let Some(first) = withdrawing {
+                if first.elapsed() > ECHO_MAX {
+                    exit_interrupted();
+                }
+            } else {
+                withdrawing = Some(Instant::now());
                 std::thread::spawn(|| {
                     withdraw();
                     exit_interrupted();
                 });
-            } else {
-                exit_interrupted();
             }
         }
     };
@@ -122,8 +126,8 @@ pub fn exit_on_signals() -> Result<()> {
 /// Time limit for withdrawing from repositories.
 const WITHDRAWAL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Whether a signal ends the program as soon as it has withdrawn.
-static WITHDRAWING: AtomicBool = AtomicBool::new(false);
+/// What comes so soon after a signal belongs to it: `timeout` tells a child and then its group.
+const ECHO_MAX: Duration = Duration::from_millis(300);
 
 /// Removes from repositories what says that this program works on them, as far as that is quick.
 fn withdraw() {
@@ -225,7 +229,7 @@ fn exit_interrupted() {
     let mut stderr = io::stderr();
     // Overwrites a line of progress.
     let clear = if stderr.is_terminal() { "\r\x1b[K" } else { "" };
-    let _ = writeln!(stderr, "{clear}tabane: {}", interruption());
+    let _ = writeln!(stderr, "{clear}{}", exit::interruption());
     low_level::exit(Exit::Interrupted as i32);
 }
 

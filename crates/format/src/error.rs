@@ -320,10 +320,10 @@ impl From<tabane_index::Error> for Error {
     }
 }
 
-/// What is said of a key that could not be read beside those that a password does not open.
+/// What is said of a key that cannot be read, beside those that a password does not open.
 fn beside(damaged: &Option<Box<Error>>) -> String {
     match damaged {
-        Some(why) => format!("; one more cannot be read: {why}"),
+        Some(why) => format!("; {why}"),
         None => String::new(),
     }
 }

@@ -12,7 +12,7 @@ use super::prune::{self, Limits};
 use crate::advice;
 use crate::args::{Global, parse};
 use crate::colour::Colour;
-use crate::exit::{Exit, Failure, Result};
+use crate::exit::{self, Exit, Failure, Result};
 use crate::format;
 use crate::metrics::{Metrics, MetricsFile};
 use crate::retention::is_never_removed;
@@ -253,7 +253,10 @@ impl Forget {
                 let going = going.into_iter().collect();
                 prune::dry_run(global, &repository, &self.limits, &going)?
             } else {
-                prune::run(global, &repository, &self.limits, metrics)?
+                let rest = "the snapshots are removed: `tabane prune` does the rest";
+                exit::go_on_by(rest);
+                let pruned = prune::run(global, &repository, &self.limits, metrics);
+                pruned.inspect_err(|_| warn(rest))?
             };
             if exit == Exit::Success {
                 return Ok(pruned);

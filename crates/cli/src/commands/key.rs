@@ -146,8 +146,8 @@ impl Key {
             }
             Action::Passwd(new) => {
                 let old = repository.key();
-                let id = add(&repository, &new)?;
-                repository.replace_key(id)?;
+                let password = password::of_new_key(new.new_password_file.as_deref())?;
+                let id = repository.change_password(&password, KdfCost::default())?;
                 let value = json!({
                     "message_type": "password_changed",
                     "id": id.to_string(),

@@ -153,7 +153,10 @@ fn config(global: &Global, repository: &Arc<Repository>) -> Result<Exit> {
     let value = json!({ "faults": faults, "left": left });
     say(global, value, false, || match &faults[..] {
         [] => vec!["the config, the keys and their copies are as they should be".to_owned()],
-        faults => faults.to_vec(),
+        faults => {
+            let mended = faults.iter().filter(|fault| !left.contains(fault));
+            mended.map(|fault| format!("mended: {fault}")).collect()
+        }
     })?;
     if left.is_empty() {
         return Ok(Exit::Success);

@@ -45,13 +45,14 @@ pub fn connect(
                     builder = builder.with_config(key, endpoint);
                 }
             }
+            // One for both: few connections may be all that there are.
+            let transport = transport(None)?;
             let builder = builder
                 .with_bucket_name(bucket)
                 // Not all services like S3 can delete in bulk.
                 .with_disable_bulk_delete(true)
                 .with_retry(retry)
-                .with_http_connector(transport(None)?);
-            let transport = transport(None)?;
+                .with_http_connector(transport.clone());
             builder.build().map(|store| {
                 let store = Arc::new(store);
                 locker = Some(Locker::new(Arc::clone(&store), transport, lock));

@@ -223,11 +223,12 @@ impl Drop for Presence {
             drop(sender);
             let _ = thread.join();
         }
-        lock(&ANNOUNCED).retain(|announced| !announced.ptr_eq(&Arc::downgrade(&self.shared)));
-        if let Some(id) = lock(&self.shared.said).id {
+        let id = lock(&self.shared.said).id;
+        if let Some(id) = id {
             // An object that stays is recognised as a dead client's.
             self.shared.delete(id);
         }
+        lock(&ANNOUNCED).retain(|announced| !announced.ptr_eq(&Arc::downgrade(&self.shared)));
     }
 }
 

@@ -44,20 +44,28 @@ fn may_be_damage(error: &Error) -> bool {
 }
 
 /// Looks for a key that `password` opens and a config that the key opens, among originals and
-/// copies; nothing where copies are of no help. `error` is why the originals alone do not open.
-pub fn find(storage: &dyn Storage, password: &Password, error: &Error) -> Option<Found> {
-    if !may_be_damage(error) {
-        return None;
+/// copies. `error` is why the originals alone do not open.
+///
+/// # Errors
+/// The same where copies are of no help; [`Error::WrongPassword`] if they are, and the password is
+/// that of none of them.
+pub fn find(storage: &dyn Storage, password: &Password, error: Error) -> Result<Found> {
+    if !may_be_damage(&error) {
+        return Err(error);
     }
     // Where they cannot be read either, the reason is that of the originals.
-    let copies = copies::read(storage).ok()?;
+    let Ok(copies) = copies::read(storage) else {
+        return Err(error);
+    };
     // Whoever writes a config of a newer format makes its copy first. So where no copy has such a
     // format, the byte that says so is damaged.
     let is_newer = |config: &Vec<u8>| format_of(config) > FORMAT;
     if copies.is_empty() || copies.configs.values().any(is_newer) {
-        return None;
+        return Err(error);
     }
-    let (mut keys, mut damaged) = keys(storage, &copies).ok()?;
+    let Ok((mut keys, mut damaged)) = keys(storage, &copies) else {
+        return Err(error);
+    };
     if let Error::WrongPassword { .. } = error {
         // It was tried on all that are sound.
         keys.retain(|candidate| candidate.is_copy);
@@ -72,11 +80,18 @@ pub fn find(storage: &dyn Storage, password: &Password, error: &Error) -> Option
     }
     let copied = copies.configs.into_iter();
     configs.extend(copied.map(|(id, bytes)| (Name::new(ObjectKind::Copy, id), bytes)));
+    let (mut closed, mut is_opened) = (0, false);
     for Candidate { key, .. } in keys {
-        // One that is hostile or of a newer format says nothing about the others.
-        let Ok(Some(secret)) = key.unwrap(password) else {
-            continue;
+        let secret = match key.unwrap(password) {
+            Ok(Some(secret)) => secret,
+            Ok(None) => {
+                closed += 1;
+                continue;
+            }
+            // One that is hostile or of a newer format says nothing about the others.
+            Err(_) => continue,
         };
+        is_opened = true;
         let mut readable = configs
             .iter()
             .filter(|(_, sealed)| secret.accepts_config(sealed).is_ok());
@@ -86,7 +101,7 @@ pub fn find(storage: &dyn Storage, password: &Password, error: &Error) -> Option
         if *name != Name::CONFIG && configs[0].0 == Name::CONFIG {
             damaged.push("config is damaged".to_owned());
         }
-        return Some(Found {
+        return Ok(Found {
             key: key.id,
             config_name: *name,
             sealed_config: sealed.clone(),
@@ -94,7 +109,20 @@ pub fn find(storage: &dyn Storage, password: &Password, error: &Error) -> Option
             damaged,
         });
     }
-    None
+    let is_of_keys = match &error {
+        Error::NoKeys => true,
+        Error::Damaged { what, .. } => what.starts_with("keys/"),
+        _ => false,
+    };
+    if is_of_keys && closed > 0 && !is_opened {
+        let damaged = Some(error).filter(|error| !matches!(error, Error::NoKeys));
+        return Err(Error::WrongPassword {
+            keys: closed,
+            location: storage.location(),
+            damaged: damaged.map(Box::new),
+        });
+    }
+    Err(error)
 }
 
 /// All keys that are sound, originals first; and what is wrong with the others, a sentence each.

@@ -89,7 +89,7 @@ impl Nearby {
 
     /// The bytes of an object, if they are kept.
     pub fn object(&self, name: Name) -> Option<Vec<u8>> {
-        fs::read(self.path_of(name)?).ok()
+        private_file::read(&self.path_of(name)?).ok()
     }
 
     /// Keeps the bytes of an object.
@@ -186,7 +186,7 @@ impl Nearby {
 
     fn window_on_disk(&self, window: Window) -> Option<Vec<u8>> {
         let path = self.folder_of(ObjectKind::Pack)?.join(window.file_name());
-        let bytes = fs::read(&path).ok()?;
+        let bytes = private_file::read(&path).ok()?;
         note_use(&path);
         Some(bytes)
     }

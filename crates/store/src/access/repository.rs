@@ -203,7 +203,7 @@ impl Repository {
         let early = EarlyLists::ask(&storage);
         let found = match Self::find_originals(&*storage, password, memory.as_ref()) {
             Ok(found) => found,
-            Err(error) => from_copies::find(&*storage, password, &error).ok_or(error)?,
+            Err(error) => from_copies::find(&*storage, password, error)?,
         };
         let config = match &found.secret {
             Unwrapped::Master(master) => {
@@ -557,16 +557,30 @@ impl Repository {
         self.delete_key(id)
     }
 
-    /// Removes the key that opened the repository after `new` was added.
+    /// Changes the password of the key that opened the repository; returns the ID of the new key.
+    /// What an interrupted change has left is completed.
     ///
     /// # Errors
-    /// [`Error::KeyInUse`] when they are the same; when `new` cannot be read, or the storage fails.
-    pub fn replace_key(&self, new: Id) -> Result<()> {
-        if new == self.opened.found.key {
-            return Err(Error::KeyInUse(new));
-        }
-        key::load(&*self.opened.storage, new)?;
-        self.delete_key(self.opened.found.key)
+    /// [`Error::PasswordInUse`]; an unusable cost, an empty password, or when the storage fails.
+    pub fn change_password(&self, password: &Password, cost: KdfCost) -> Result<Id> {
+        let added = match self.add_key(password, cost) {
+            Err(Error::PasswordInUse(other)) if self.is_alike(other)? => {
+                self.copy_config_and_keys()?;
+                other
+            }
+            added => added?,
+        };
+        key::load(self.storage(), added)?;
+        self.delete_key(self.key())?;
+        Ok(added)
+    }
+
+    /// Whether a key is another than the one that opened the repository, and of the same kind.
+    fn is_alike(&self, other: Id) -> Result<bool> {
+        let own = key::load(self.storage(), self.key())?;
+        let other = key::load(self.storage(), other)?;
+        let of = |key: &key::Key| (key.file.kind, key.file.writer);
+        Ok(own.id != other.id && of(&own) == of(&other))
     }
 
     /// The copy goes first: if it were left, it would stand for a key that was lost.

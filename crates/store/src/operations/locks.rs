@@ -2,7 +2,6 @@
 //! long.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
@@ -12,6 +11,7 @@ use serde::Serialize;
 use tabane_storage::sync::{lock, try_each};
 use tabane_storage::{Id, Name, ObjectKind, StorageErrorKind};
 
+use crate::access::private_file;
 use crate::access::repository::Repository;
 use tabane_format::{Error, Result};
 
@@ -147,7 +147,7 @@ impl Known {
     }
 
     fn read(repository: &Repository) -> Self {
-        let bytes = Self::path(repository).and_then(|path| fs::read(path).ok());
+        let bytes = Self::path(repository).and_then(|path| private_file::read(&path).ok());
         let known = bytes.and_then(|bytes| postcard::from_bytes(&bytes).ok());
         Self(known.unwrap_or_default())
     }
@@ -172,7 +172,6 @@ impl Known {
             .retain(|_, until| SystemTime::UNIX_EPOCH + Duration::from_secs(*until) > now);
         let bytes = postcard::to_stdvec(&self.0).expect("names and numbers are plain data");
         // Without it, the storage is asked.
-        let temporary = path.with_extension("new");
-        let _ = fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, &path));
+        let _ = private_file::write(&path, &bytes, false);
     }
 }

@@ -11,10 +11,10 @@ use crate::common::{
     Place, Recorder, back_up, backup_options, compare, id, init, init_options, is_root,
     not_checked, open, password, restore_options, scratch,
 };
-use tabane_storage::{LocalStorage, Name, ObjectKind};
+use tabane_storage::{LocalStorage, Name, ObjectKind, Storage};
 use tabane_store::chunker::Chunking;
 use tabane_store::key::{self, KdfCost, Password};
-use tabane_store::{Error, Id, InitOptions, Repository};
+use tabane_store::{Error, Id, InitOptions, Repository, parts};
 
 fn try_init(path: &Path, options: InitOptions) -> Result<Repository, Error> {
     Repository::init(Arc::new(LocalStorage::new(path)), &password(), options)
@@ -286,14 +286,33 @@ fn a_new_password() {
     let repository = init(LocalStorage::new(&path));
     let second: Password = b"battery staple".to_vec().into();
     let cost = init_options().kdf_cost;
-    assert!(repository.replace_key(Id::default()).is_err());
-    let new = repository.add_key(&second, cost).unwrap();
-    repository.replace_key(new).unwrap();
+    let new = repository.change_password(&second, cost).unwrap();
     assert_error!(
         try_open(&path, &password()),
         Error::WrongPassword { keys: 1, .. }
     );
     assert_eq!(try_open(&path, &second).unwrap().key(), new);
+}
+
+#[test]
+fn a_change_of_the_password_that_was_interrupted_is_completed() {
+    let storage = MemoryStorage::default();
+    let repository = init(storage.clone());
+    let (old, second): (_, Password) = (repository.key(), b"battery staple".to_vec().into());
+    let cost = init_options().kdf_cost;
+    // It ends between adding the key and its copy.
+    let secret = parts::keys(&repository).secret();
+    let left = key::add(&storage, &secret, &second, cost).unwrap();
+    assert_eq!(repository.change_password(&second, cost).unwrap(), left);
+    assert_eq!(key::ids(&storage).unwrap(), [left]);
+    assert_eq!(storage.list(ObjectKind::Copy).unwrap().len(), 2);
+    // A write-only key is none that a full one becomes.
+    let full = Repository::open(Arc::new(storage.clone()), &second).unwrap();
+    let third: Password = b"third".to_vec().into();
+    full.add_write_only_key(&third, cost).unwrap();
+    let result = full.change_password(&third, cost);
+    assert_error!(result, Error::PasswordInUse(_));
+    assert_ne!(old, left);
 }
 
 /// The last key must stay: without a key, nobody can open the repository again.
@@ -302,7 +321,8 @@ fn a_key_is_not_replaced_by_itself() {
     let dir = scratch();
     let path = dir.path().join("repository");
     let repository = init(LocalStorage::new(&path));
-    assert!(repository.replace_key(repository.key()).is_err());
+    let result = repository.change_password(&password(), init_options().kdf_cost);
+    assert_error!(result, Error::PasswordInUse(_));
     try_open(&path, &password()).unwrap();
 }
 

@@ -380,6 +380,30 @@ fn a_wrong_password_is_called_so_beside_a_damaged_key() {
 }
 
 #[test]
+fn a_wrong_password_is_called_so_where_only_copies_of_keys_are_sound() {
+    let storage = MemoryStorage::default();
+    let repository = init_with(storage.clone(), init_options());
+    let open = |password: &Password| Repository::open(Arc::new(storage.clone()), password);
+    let key = Name::new(ObjectKind::Key, repository.key());
+    let wrong: Password = b"wrong".to_vec().into();
+    storage.set(key, b"damage".to_vec());
+    let error = open(&wrong).unwrap_err();
+    assert!(
+        matches!(error, Error::WrongPassword { keys: 1, .. }),
+        "{error}"
+    );
+    assert!(error.to_string().contains("is damaged"), "{error}");
+    open(&password()).unwrap();
+    storage.remove(key);
+    let error = open(&wrong).unwrap_err();
+    assert!(
+        matches!(error, Error::WrongPassword { keys: 1, .. }),
+        "{error}"
+    );
+    open(&password()).unwrap();
+}
+
+#[test]
 fn the_check_tells_how_many_keys_there_are() {
     let repository = init_with(MemoryStorage::default(), init_options());
     for keys in 1..3 {

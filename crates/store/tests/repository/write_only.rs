@@ -374,8 +374,7 @@ fn keys_are_listed_changed_removed_and_kept_on_paper() {
 
     // A new password: the writer stays the same.
     let new: Password = b"new".to_vec().into();
-    let id = writer.add_key(&new, KdfCost::WEAKEST).unwrap();
-    writer.replace_key(id).unwrap();
+    let id = writer.change_password(&new, KdfCost::WEAKEST).unwrap();
     let storage: Arc<dyn Storage> = Arc::new(bed.storage.clone());
     let old = Repository::open(Arc::clone(&storage), &writer_password());
     assert!(matches!(old, Err(Error::WrongPassword { .. })));
