@@ -477,7 +477,7 @@ fn a_server_that_sends_a_byte_a_second_is_given_up() {
 /// Requests wait at the server until other connections close; a client that keeps those open must
 /// not wait for itself. `cargo test -p tabane --test cli two_connections -- --ignored`
 #[test]
-#[ignore = "waits for four minutes"]
+#[ignore = "waits for a minute"]
 fn a_server_of_two_connections() {
     let what = "a server that serves two connections at a time";
     let Some((bed, _gateway, line, url)) = over_a_line(what) else {
