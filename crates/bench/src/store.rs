@@ -658,9 +658,10 @@ impl Bench {
     /// Prints medians, ratios and bars; whether all bars are met.
     fn report(&self, rows: &[Row]) -> bool {
         let summary = Summary::of(rows);
-        let bars = match self.cold {
-            true => Vec::new(),
-            false => summary.bars(),
+        let bars = if self.cold {
+            Vec::new()
+        } else {
+            summary.bars()
         };
         if self.json {
             for ratio in &summary.ratios {
