@@ -15,6 +15,9 @@ const FIRST_CONTACT_TIMEOUT: Duration = Duration::from_secs(15);
 /// The least time allowed for a first answer, however short the patience.
 const FIRST_ANSWER_MIN: Duration = Duration::from_secs(3);
 
+/// Operations that fail so soon after another gave up such a server are not tried again.
+const GIVEN_UP_FOR: Duration = Duration::from_secs(30);
+
 /// Outages up to this length are not reported.
 const UNTOLD_OUTAGE_MAX: Duration = Duration::from_secs(5);
 
@@ -35,6 +38,8 @@ struct State {
     /// Start of the current outage.
     since: Option<Instant>,
     told: bool,
+    /// When an operation gave up a server that was never reached.
+    given_up: Option<Instant>,
 }
 
 /// The tries of one operation.
@@ -81,6 +86,12 @@ impl Outages {
         lock(&self.state).reached = true;
     }
 
+    /// Whether an operation has given up a server that was never reached, not long ago.
+    fn has_given_up(&self, now: Instant) -> bool {
+        let given_up = lock(&self.state).given_up;
+        given_up.is_some_and(|at| now.saturating_duration_since(at) < GIVEN_UP_FOR)
+    }
+
     /// Reports an outage once, after [`UNTOLD_OUTAGE_MAX`]. Returns whether the server was ever
     /// reached.
     fn failed(&self, failure: &StorageError, now: Instant) -> bool {
@@ -89,7 +100,12 @@ impl Outages {
         let since = *state.since.get_or_insert(now);
         if now - since >= UNTOLD_OUTAGE_MAX && !std::mem::replace(&mut state.told, true) {
             drop(state);
-            let patience = self.patience.as_secs();
+            let patience = if reached {
+                self.patience
+            } else {
+                self.patience.min(FIRST_CONTACT_TIMEOUT)
+            };
+            let patience = patience.as_secs();
             let text = format!("{failure}; trying again for up to {patience} s");
             (self.notice)(&Event::note(text));
         }
@@ -107,14 +123,22 @@ impl Attempts<'_> {
     pub fn time_limit(&self) -> Option<Duration> {
         let reached = lock(&self.outages.state).reached;
         let patience = self.outages.patience;
-        (!reached).then(|| patience.clamp(FIRST_ANSWER_MIN, FIRST_CONTACT_TIMEOUT))
+        let most = if self.outages.has_given_up(Instant::now()) {
+            FIRST_ANSWER_MIN
+        } else {
+            FIRST_CONTACT_TIMEOUT
+        };
+        (!reached).then(|| patience.clamp(FIRST_ANSWER_MIN, most))
     }
 
     /// Time to wait before the next try; `None` to give up.
     pub fn failed(&mut self, failure: &StorageError, now: Instant) -> Option<Duration> {
         let first_failure = *self.first_failure.get_or_insert(now);
-        let (since, patience) = if self.outages.failed(failure, now) {
+        let reached = self.outages.failed(failure, now);
+        let (since, patience) = if reached {
             (first_failure, self.outages.patience)
+        } else if self.outages.has_given_up(now) {
+            (self.started, Duration::ZERO)
         } else {
             (
                 self.started,
@@ -124,6 +148,9 @@ impl Attempts<'_> {
         self.failures += 1;
         let left = patience.saturating_sub(now - since);
         if left.is_zero() {
+            if !reached {
+                lock(&self.outages.state).given_up = Some(now);
+            }
             return None;
         }
         let delay = DELAY_MIN.saturating_mul(1 << (self.failures - 1).min(10));
@@ -193,6 +220,18 @@ mod tests {
         outages.reached();
         let took = persist(&outages, Instant::now());
         assert!(took >= Duration::from_secs(300), "{took:?}");
+    }
+
+    #[test]
+    fn a_server_that_never_answers_is_waited_for_once() {
+        let told = Arc::default();
+        let outages = outages(&told);
+        let start = Instant::now();
+        let took = persist(&outages, start);
+        let texts = lock(&told).clone();
+        assert!(texts[0].ends_with("for up to 15 s"), "{texts:?}");
+        // A command whose first request has failed sends others.
+        assert_eq!(persist(&outages, start + took), Duration::ZERO);
     }
 
     #[test]
