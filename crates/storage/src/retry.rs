@@ -86,6 +86,15 @@ impl Outages {
         lock(&self.state).reached = true;
     }
 
+    /// How long an operation is tried, by whether the server was ever reached.
+    fn patience_if(&self, reached: bool) -> Duration {
+        if reached {
+            self.patience
+        } else {
+            self.patience.min(FIRST_CONTACT_TIMEOUT)
+        }
+    }
+
     /// Whether an operation has given up a server that was never reached, not long ago.
     fn has_given_up(&self, now: Instant) -> bool {
         let given_up = lock(&self.state).given_up;
@@ -100,12 +109,7 @@ impl Outages {
         let since = *state.since.get_or_insert(now);
         if now - since >= UNTOLD_OUTAGE_MAX && !std::mem::replace(&mut state.told, true) {
             drop(state);
-            let patience = if reached {
-                self.patience
-            } else {
-                self.patience.min(FIRST_CONTACT_TIMEOUT)
-            };
-            let patience = patience.as_secs();
+            let patience = self.patience_if(reached).as_secs();
             let text = format!("{failure}; trying again for up to {patience} s");
             (self.notice)(&Event::note(text));
         }
@@ -135,19 +139,11 @@ impl Attempts<'_> {
     pub fn failed(&mut self, failure: &StorageError, now: Instant) -> Option<Duration> {
         let first_failure = *self.first_failure.get_or_insert(now);
         let reached = self.outages.failed(failure, now);
-        let (since, patience) = if reached {
-            (first_failure, self.outages.patience)
-        } else if self.outages.has_given_up(now) {
-            (self.started, Duration::ZERO)
-        } else {
-            (
-                self.started,
-                self.outages.patience.min(FIRST_CONTACT_TIMEOUT),
-            )
-        };
         self.failures += 1;
+        let since = if reached { first_failure } else { self.started };
+        let patience = self.outages.patience_if(reached);
         let left = patience.saturating_sub(now - since);
-        if left.is_zero() {
+        if left.is_zero() || !reached && self.outages.has_given_up(now) {
             if !reached {
                 lock(&self.outages.state).given_up = Some(now);
             }

@@ -120,12 +120,14 @@ impl Survey {
                 inside.entry(name).or_default().insert(number);
             }
         }
-        let (racks, inside): (Vec<_>, Vec<_>) = inside.into_iter().unzip();
-        let (spare, spare_pairs) = self.needed.spare(&inside);
-        any.then(|| Racks {
-            racks: racks.into_iter().map(str::to_owned).collect(),
-            spare,
-            spare_pairs,
+        any.then(|| {
+            let (racks, inside): (Vec<_>, Vec<_>) = inside.into_iter().unzip();
+            let (spare, spare_pairs) = self.needed.spare(&inside);
+            Racks {
+                racks: racks.into_iter().map(str::to_owned).collect(),
+                spare,
+                spare_pairs,
+            }
         })
     }
 }

@@ -223,11 +223,7 @@ impl Drop for Presence {
             drop(sender);
             let _ = thread.join();
         }
-        let id = lock(&self.shared.said).id;
-        if let Some(id) = id {
-            // An object that stays is recognised as a dead client's.
-            self.shared.delete(id);
-        }
+        self.shared.withdraw();
         lock(&ANNOUNCED).retain(|announced| !announced.ptr_eq(&Arc::downgrade(&self.shared)));
     }
 }
@@ -255,6 +251,14 @@ impl Shared {
         Ok(())
     }
 
+    /// Removes the object, if there is one. One that stays is recognised as a dead client's.
+    fn withdraw(&self) {
+        let id = lock(&self.said).id;
+        if let Some(id) = id {
+            self.delete(id);
+        }
+    }
+
     fn delete(&self, id: Id) {
         let name = Name::new(ObjectKind::Client, id);
         let _ = self.repository.storage().delete(name);
@@ -266,10 +270,7 @@ pub fn withdraw() {
     // Not kept locked: an end in good order goes on meanwhile.
     let announced = std::mem::take(&mut *lock(&ANNOUNCED));
     for shared in announced.iter().filter_map(Weak::upgrade) {
-        let id = lock(&shared.said).id;
-        if let Some(id) = id {
-            shared.delete(id);
-        }
+        shared.withdraw();
     }
 }
 
