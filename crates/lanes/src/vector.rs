@@ -161,10 +161,13 @@ impl<'a, V: Vector> Next<'a, V> {
     }
 
     /// Loads part `part` of `parts` of the block, words most significant byte first if
-    /// `BIG_ENDIAN`.
+    /// `BIG_ENDIAN`. Of fewer registers than parts, each comes with the earliest that it may, so
+    /// that memory has time to answer.
     #[inline(always)]
     pub(crate) fn load<const BIG_ENDIAN: bool>(&mut self, part: usize, parts: usize) {
-        for register in part * V::REGISTERS / parts..(part + 1) * V::REGISTERS / parts {
+        let begin = (part * V::REGISTERS).div_ceil(parts);
+        let end = ((part + 1) * V::REGISTERS).div_ceil(parts);
+        for register in begin..end {
             // SAFETY: promised to `new`.
             unsafe {
                 V::load_block::<BIG_ENDIAN>(self.data, self.offset, register, self.block);
