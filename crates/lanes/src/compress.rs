@@ -80,24 +80,48 @@ pub(crate) unsafe fn compress_blocks<K: Kernel, V: Vector<Word = K::Word>>(
     let mut buffers = [[state[0]; 16]; 2];
     let [this, next] = &mut buffers;
     let (mut this, mut next) = (this, next);
-    for register in 0..V::REGISTERS {
+    if V::AHEAD {
         // SAFETY: the caller vouches for the instruction set and for `blocks` blocks, at least one,
         // behind each pointer.
-        unsafe {
-            if K::BIG_ENDIAN {
-                V::load_block::<true>(data, 0, register, this);
-            } else {
-                V::load_block::<false>(data, 0, register, this);
-            }
-        }
+        unsafe { load_block::<K, V>(data, 0, this) };
     }
-    for block in 1..=blocks {
+    for block in 0..blocks {
+        if !V::AHEAD {
+            // SAFETY: the caller vouches for the instruction set and for `blocks` blocks behind
+            // each pointer.
+            unsafe { load_block::<K, V>(data, K::BLOCK * block, this) };
+        }
         // Memory behind the last block may be unreadable, so the last block is read again.
-        let offset = K::BLOCK * block.min(blocks - 1);
+        let offset = K::BLOCK * (block + 1).min(blocks - 1);
         // SAFETY: the caller vouches for the instruction set, and for `blocks` blocks, one of which
         // is at the offset.
         K::compress(state, this, unsafe { Next::new(data, offset, next) });
-        core::mem::swap(&mut this, &mut next);
+        if V::AHEAD {
+            core::mem::swap(&mut this, &mut next);
+        }
+    }
+}
+
+/// Loads the block at `offset` from each pointer.
+///
+/// # Safety
+///
+/// As [`Vector::load_block`], of every register.
+#[inline(always)]
+unsafe fn load_block<K: Kernel, V: Vector<Word = K::Word>>(
+    data: *const *const u8,
+    offset: usize,
+    block: &mut [V; 16],
+) {
+    for register in 0..V::REGISTERS {
+        // SAFETY: promised by the caller.
+        unsafe {
+            if K::BIG_ENDIAN {
+                V::load_block::<true>(data, offset, register, block);
+            } else {
+                V::load_block::<false>(data, offset, register, block);
+            }
+        }
     }
 }
 

@@ -32,8 +32,8 @@ const COUNTED_MESSAGES: usize = 128;
 #[rustfmt::skip]
 const COSTS: &[(Algorithm, Backend, usize, [u32; COLUMNS])] = &[
     (Algorithm::Md5,    Backend::Portable,  1, [ 745,  780,  960]),
-    (Algorithm::Md5,    Backend::Portable,  2, [ 815,  855, 1050]),
-    (Algorithm::Md5,    Backend::Portable,  3, [1010, 1060, 1300]),
+    (Algorithm::Md5,    Backend::Portable,  2, [ 770,  855, 1050]),
+    (Algorithm::Md5,    Backend::Portable,  3, [ 910, 1060, 1300]),
     (Algorithm::Md5,    Backend::Sse41,     4, [1910,  965, 2300]),
     (Algorithm::Md5,    Backend::Avx2,      8, [1930, 1020, 2300]),
     (Algorithm::Md5,    Backend::Avx2,     16, [1950, 1310, 2350]),

@@ -162,9 +162,13 @@ impl<'a, V: Vector> Next<'a, V> {
 
     /// Loads part `part` of `parts` of the block, words most significant byte first if
     /// `BIG_ENDIAN`. Of fewer registers than parts, each comes with the earliest that it may, so
-    /// that memory has time to answer.
+    /// that memory has time to answer. Nothing happens for vectors that load no block
+    /// [ahead](Vector::AHEAD).
     #[inline(always)]
     pub(crate) fn load<const BIG_ENDIAN: bool>(&mut self, part: usize, parts: usize) {
+        if !V::AHEAD {
+            return;
+        }
         let begin = (part * V::REGISTERS).div_ceil(parts);
         let end = ((part + 1) * V::REGISTERS).div_ceil(parts);
         for register in begin..end {
@@ -202,6 +206,10 @@ pub(crate) trait Vector: Copy {
 
     /// Number of the processor's registers in this vector.
     const REGISTERS: usize = 1;
+
+    /// Whether the next block is loaded while the current one is computed. Plain words are best read
+    /// where they are: of a copy, written in wider pieces, they wait for the pieces.
+    const AHEAD: bool = true;
 
     /// Whether logic on three operands is one instruction. If not, an algorithm may use a shorter
     /// formula.
@@ -323,6 +331,7 @@ impl<V: Vector, const N: usize> Vector for Several<V, N> {
     type Word = V::Word;
     const LANES: usize = N * V::LANES;
     const REGISTERS: usize = N;
+    const AHEAD: bool = V::AHEAD;
     const TERNARY: bool = V::TERNARY;
     const CHOICE: bool = V::CHOICE;
 

@@ -55,7 +55,7 @@ fn step<const T: usize, V: Vector<Word = u32>>(v: &mut [V; 4], w: &[V; 16]) {
         0 => sum.add(b.choose(c, d)),
         // The two sides of the choice have no bit in common, so that adding them up is as good as
         // or.
-        1 if !V::CHOICE => sum.add(c.and_not(d)).add(b.and(d)),
+        1 if !V::CHOICE => sum.add(c.and_not(d)).pin().add(b.and(d)),
         1 => sum.add(d.choose(b, c)),
         2 if !V::TERNARY => sum.add(c.xor(d).pin().xor(b)),
         2 => sum.add(c.xor3(d, b)),
@@ -79,5 +79,6 @@ fn step<const T: usize, V: Vector<Word = u32>>(v: &mut [V; 4], w: &[V; 16]) {
         (_, 2) => sum.rotate_left::<15, 17>(),
         (_, _) => sum.rotate_left::<21, 11>(),
     };
-    v[at[0] % 4] = sum.add(b);
+    // Or the compiler adds up what several steps have rotated, one behind the other.
+    v[at[0] % 4] = sum.add(b).pin();
 }

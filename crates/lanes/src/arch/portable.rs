@@ -11,6 +11,7 @@ macro_rules! one_lane {
         impl Vector for $word {
             type Word = $word;
             const LANES: usize = 1;
+            const AHEAD: bool = false;
 
             #[inline(always)]
             unsafe fn load(words: *const $word) -> Self {
