@@ -142,6 +142,7 @@ mod tests {
                 cells[cell] = vec![((number as u32).wrapping_mul(0x9e37_79b9) >> 11) as u8];
             }
             crate::encode(&layout, &mut cells).unwrap();
+            assert_eq!(layout.terms().len(), layout.cells());
             for (cell, terms) in layout.terms().iter().enumerate() {
                 let sum = terms.iter().fold(0, |sum, &term| sum ^ cells[term][0]);
                 assert_eq!(cells[cell], [sum], "{roles} {cell}");

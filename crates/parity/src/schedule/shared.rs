@@ -204,3 +204,45 @@ fn without(sets: &[Vec<usize>], roles: &[usize]) -> Vec<Vec<usize>> {
     let none = |set: &&Vec<usize>| !set.iter().any(|role| roles.contains(role));
     sets.iter().filter(none).cloned().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether these roles, by bit, have one of every set.
+    fn covers(roles: u32, sets: &[Vec<usize>]) -> bool {
+        let has_one = |set: &Vec<usize>| set.iter().any(|&role| roles >> role & 1 == 1);
+        sets.iter().all(has_one)
+    }
+
+    /// Of sets of one role or two, as many as there can be among six roles: no fewer roles have one
+    /// of each.
+    #[test]
+    fn no_smaller_cover_exists() {
+        let egress = [3, 1, 4, 1, 5, 0];
+        let pairs: Vec<Vec<usize>> = (0..6)
+            .flat_map(|one| (0..one).map(move |other| vec![other, one]))
+            .collect();
+        for chosen in (0..1_u32 << pairs.len()).step_by(7) {
+            let of_pairs = (0..pairs.len()).filter(|pair| chosen >> pair & 1 == 1);
+            let mut sets: Vec<Vec<usize>> = of_pairs.map(|pair| pairs[pair].clone()).collect();
+            if chosen % 3 == 0 {
+                sets.push(vec![chosen as usize % 6]);
+            }
+            let cover = smallest_cover(sets.clone(), &egress);
+            let roles = cover.iter().fold(0, |roles, role| roles | 1 << role);
+            assert!(covers(roles, &sets), "{sets:?}: {cover:?}");
+            let fewest = (0..1_u32 << 6)
+                .filter(|&roles| covers(roles, &sets))
+                .map(u32::count_ones)
+                .min();
+            assert_eq!(Some(cover.len() as u32), fewest, "{sets:?}: {cover:?}");
+        }
+    }
+
+    #[test]
+    fn of_two_that_are_as_good_the_one_that_sends_less_is_taken() {
+        let sets = vec![vec![0, 1], vec![2, 3]];
+        assert_eq!(smallest_cover(sets, &[2, 1, 0, 9]), [2, 1]);
+    }
+}

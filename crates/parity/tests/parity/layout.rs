@@ -56,6 +56,8 @@ fn every_cell_has_its_place() {
                 }
                 Content::DiagonalParity(diagonal) => {
                     assert_eq!(layout.diagonal_parity(diagonal), cell);
+                    assert!(layout.diagonals().any(|one| one == diagonal), "{roles}");
+                    assert_eq!(layout.diagonal_of(cell), None);
                     parities += 1;
                 }
             }

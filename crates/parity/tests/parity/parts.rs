@@ -35,6 +35,38 @@ fn every_node_stores_its_cells() {
     }
 }
 
+/// With room for all lags, a transfer is one sector behind the last of those that it waits for, and
+/// what comes from the client is waited for by nobody.
+#[test]
+fn transfers_lag_by_one_behind_each_other() {
+    for roles in 3..=20 {
+        let layout = Layout::new(roles).unwrap();
+        for kind in Kind::ALL {
+            let Some(schedule) = kind.schedule(&layout) else {
+                continue;
+            };
+            let whole: Vec<Part> = (0..roles)
+                .map(|role| schedule.part(&layout, role, usize::MAX))
+                .collect();
+            for (role, part) in whole.iter().enumerate() {
+                for sent in &part.sends {
+                    let of = sent.of.iter();
+                    let before = of.filter(|one| one.from < roles);
+                    let lags = before.map(|one| part.receives[one.from][one.index] + 1);
+                    assert_eq!(sent.lag, lags.max().unwrap_or(0), "{kind}, {roles}, {role}");
+                }
+                assert_eq!(part.longest_lag, whole[0].longest_lag);
+            }
+            let short = schedule.part(&layout, 0, 1);
+            assert_eq!(
+                short.longest_lag,
+                whole[0].longest_lag.min(1),
+                "{kind}, {roles}"
+            );
+        }
+    }
+}
+
 /// A block of a sector, since no two are to be alike.
 fn of_sector(cell: &[u8], sector: u64) -> u64 {
     u64::from_le_bytes(cell.try_into().unwrap()).rotate_left(sector as u32)
@@ -105,7 +137,8 @@ fn run(
                     let number = part.number(Arrived { from, index }, sector, sectors);
                     assert!((gone..all).contains(&number), "{case}");
                 }
-                assert!(part.step_of(from, sector) <= sector + longest as u64);
+                let least = part.receives[from].iter().min().unwrap_or(&0);
+                assert_eq!(part.step_of(from, sector), sector + *least as u64, "{case}");
             }
         }
         for sector in 0..sectors {

@@ -110,6 +110,7 @@ fn the_bound_is_reached_where_it_is_said_to_be() {
         let data = layout.data_cells().len();
         let reads = |lost: &[usize]| repair_plan(&layout, lost).unwrap().reads().len();
         let bound = |lost: &[usize]| fewest_reads(&layout, lost).unwrap();
+        assert_eq!(bound(&[]), 0);
         assert_eq!(
             (reads(&[roles - 1]), bound(&[roles - 1])),
             (data, data),

@@ -1,7 +1,9 @@
 //! Every schedule stores the right cells at the expected cost.
 
-use tabane_parity::Layout;
+use std::collections::BTreeSet;
+
 use tabane_parity::schedule::{Costs, Fault, Kind, Node, fewest_transfers};
+use tabane_parity::{Layout, encode_plan};
 
 /// Every schedule that there is for so many roles.
 fn schedules(
@@ -32,7 +34,11 @@ fn every_schedule_passes_the_verifier() {
                 costs.ingress.iter().sum::<usize>()
             );
             match kind {
-                Kind::Direct => assert_eq!(costs.client, layout.cells()),
+                Kind::Direct => assert_eq!((costs.client, costs.xors), (layout.cells(), 0)),
+                Kind::Chain => {
+                    assert_eq!(costs.client, costs.data);
+                    assert_eq!(costs.xors, encode_plan(&layout).xors(), "{roles}");
+                }
                 _ => {
                     assert_eq!(costs.client, costs.data, "{kind}, {roles}");
                     assert!(
@@ -81,6 +87,71 @@ fn they_cost_no_more_than_they_should() {
     }
     assert_eq!(fewest_transfers(&Layout::new(5).unwrap()), 16);
     assert_eq!(fewest_transfers(&Layout::new(7).unwrap()), 36);
+}
+
+#[test]
+fn costs_are_by_the_data() {
+    let costs = Costs {
+        data: 4,
+        client: 5,
+        transfers: 6,
+        ingress: vec![2, 4, 6],
+        egress: vec![1, 1, 4],
+        xors: 0,
+        hops: 0,
+    };
+    assert_eq!(costs.goodput(), 0.8);
+    assert_eq!(
+        (costs.busiest_ingress(), costs.busiest_egress()),
+        (1.5, 1.0)
+    );
+    assert_eq!(
+        (costs.rotating_ingress(), costs.rotating_egress()),
+        (1.0, 0.5)
+    );
+    assert_eq!(
+        (costs.turning_ingress(), costs.turning_egress()),
+        (1.5, 1.0)
+    );
+    let less = Costs {
+        ingress: vec![2, 4, 1],
+        egress: vec![3, 1, 0],
+        ..costs
+    };
+    assert_eq!((less.turning_ingress(), less.turning_egress()), (0.75, 0.5));
+}
+
+#[test]
+fn transfers_carry_what_adds_up_to_the_cells() {
+    for roles in 3..=12 {
+        for (layout, kind, schedule) in schedules(roles) {
+            let contents = schedule.contents(&layout).unwrap();
+            assert_eq!(contents.len(), schedule.transfers.len());
+            for (cell, terms) in layout.terms().iter().enumerate() {
+                let mut sum = BTreeSet::new();
+                for block in schedule.stores[cell].iter().flat_map(|&one| &contents[one]) {
+                    let data = layout.data_cells()[*block];
+                    if !sum.remove(&data) {
+                        sum.insert(data);
+                    }
+                }
+                let terms: BTreeSet<usize> = terms.iter().copied().collect();
+                assert_eq!(sum, terms, "{kind}, {roles}, {cell}");
+            }
+        }
+    }
+}
+
+#[test]
+fn kinds_have_names() {
+    let names = Kind::ALL.map(Kind::name);
+    assert_eq!(names, ["direct", "chain", "shared", "coded"]);
+    for kind in Kind::ALL {
+        assert_eq!(kind.name().parse(), Ok(kind));
+        assert_eq!(format!("{kind:>7}"), format!("{:>7}", kind.name()));
+    }
+    let error = "chains".parse::<Kind>().unwrap_err();
+    assert_eq!(error, "there are direct, chain, shared and coded");
 }
 
 #[test]
@@ -159,6 +230,11 @@ fn the_verifier_finds_what_is_wrong() {
     );
     assert_eq!(
         faulty(&|bad| bad.stores[0] = vec![11]),
+        Err(Fault::NotArrived(0))
+    );
+    let count = good.transfers.len();
+    assert_eq!(
+        faulty(&|bad| bad.stores[0] = vec![count]),
         Err(Fault::NotArrived(0))
     );
     assert_eq!(
