@@ -281,6 +281,57 @@ mod tests {
         }
     }
 
+    /// The lengths come from the definition as a few lines of Python compute it, the table included.
+    #[test]
+    fn a_secret_always_cuts_at_the_same_places() {
+        let chunker = Chunker::new(Chunking::content(16384), &Id([7; 32])).unwrap();
+        let lens: Vec<usize> = chunker.blocks(&noise(1 << 20, 7), true).collect();
+        assert_eq!(lens.len(), 58);
+        let first = [17818, 18384, 19308, 21881, 7579, 17353, 22973, 16599];
+        assert_eq!((&lens[..8], lens[57]), (&first[..], 6515));
+        assert_eq!(chunker.block_len_max(), 8 * 16384);
+    }
+
+    #[test]
+    fn the_limit_changes_at_the_average_length() {
+        let chunker = Chunker::new(Chunking::content(4096), &Id([3; 32])).unwrap();
+        let searched = |len| {
+            let mut searched = Vec::new();
+            let calls = std::cell::RefCell::new(&mut searched);
+            let none = chunker.last_of_first(len, |positions, limit| {
+                calls.borrow_mut().push((positions, limit));
+                None
+            });
+            assert_eq!(none, None);
+            searched
+        };
+        let (strict, lax) = (chunker.strict, chunker.lax);
+        assert_eq!((strict, lax), (1 << 18, 1 << 22));
+        assert_eq!(searched(1024), []);
+        assert_eq!(searched(1025), [(1023..1025, strict), (1025..1025, lax)]);
+        let long = [(1023..4095, strict), (4095..9000, lax)];
+        assert_eq!(searched(9000), long);
+    }
+
+    #[test]
+    fn lengths_that_cannot_be_used_are_refused() {
+        let content = |min, avg, max| Chunking::Content { min, avg, max }.validate().is_ok();
+        assert!(content(1024, 4096, BLOCK_LEN_MAX));
+        assert!(content(1024, 2048, 4096));
+        for (min, avg, max) in [
+            (1023, 4096, 8192),
+            (4096, 4096, 8192),
+            (1024, 4096, 4096),
+            (1024, 4096, BLOCK_LEN_MAX + 1),
+            (1024, 4097, 8192),
+        ] {
+            assert!(!content(min, avg, max), "{min} {avg} {max}");
+        }
+        let fixed = |len| Chunking::Fixed { len }.validate().is_ok();
+        assert!(fixed(1024) && fixed(BLOCK_LEN_MAX));
+        assert!(!fixed(1023) && !fixed(BLOCK_LEN_MAX + 1));
+    }
+
     #[test]
     fn an_insertion_changes_few_blocks() {
         let chunker = Chunker::new(Chunking::content(4096), &Id([3; 32])).unwrap();

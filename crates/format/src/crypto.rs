@@ -377,4 +377,41 @@ mod tests {
             "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf34007208d5b887185865"
         );
     }
+
+    /// The values come from HKDF as Python's `hmac` and `hashlib` compute it.
+    #[test]
+    fn secrets_follow_from_the_key() {
+        let key = MasterKey([7; KEY_LEN]);
+        assert_eq!(
+            hex::encode(key.storage_secret().0),
+            "b4b10eebb650faab913ebe908c2e66ca9ecb360c4b1377c6da87b6b46db982d7"
+        );
+        let mut own = [0; 32];
+        key.derive_salted(&[9; 32], b"tabane/2 writer", &mut own);
+        assert_eq!(
+            hex::encode(own),
+            "b2aa04ef659e9255f7937894f47dd90c492c11ecf2a7cbb2481a198a77bcf4cb"
+        );
+        let other = MasterKey([8; KEY_LEN]);
+        assert_ne!(key.storage_secret().0, other.storage_secret().0);
+    }
+
+    #[test]
+    fn every_kind_has_its_formats() {
+        let formats = |kind| -> Vec<u8> {
+            let all = 0..=u8::MAX;
+            all.filter(|&format| has_format(kind, format)).collect()
+        };
+        for kind in ObjectKind::ALL {
+            let expected: &[u8] = match kind {
+                ObjectKind::Config => &[1, 2],
+                ObjectKind::Pack | ObjectKind::Snapshot | ObjectKind::Pending => &[1, 3],
+                ObjectKind::Index | ObjectKind::Removal | ObjectKind::Forgotten => &[1, 2],
+                ObjectKind::Client => &[1, 4],
+                ObjectKind::Unverified => &[4],
+                _ => &[1],
+            };
+            assert_eq!(formats(kind), expected, "{kind:?}");
+        }
+    }
 }

@@ -362,3 +362,39 @@ const NONCE_OF_FOOTER: u64 = 0;
 fn nonce_of_segment(number: usize) -> u64 {
     number as u64 + 1
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::MasterKey;
+    use crate::key::Unwrapped;
+
+    /// A key seals each part of a pack under a nonce of its own: two parts under one would tell
+    /// their sum.
+    #[test]
+    fn segments_have_nonces_of_their_own() {
+        let keys = Keyring::new(Unwrapped::Master(MasterKey::random()), false);
+        let mut pack = PackWriter::new(&keys, BlockKind::Data, vec![1, 2, 3]);
+        assert!(pack.is_empty());
+        let (data, parts) = ([0x5a; 200], 5);
+        for number in 0..parts {
+            assert_eq!((pack.blocks(), pack.is_empty()), (2 * number, number == 0));
+            let block = |place| (Id([2 * number as u8 + place; 32]), 100);
+            pack.push(Codec::Stored, &data, vec![block(0), block(1)]);
+        }
+        assert_eq!((pack.blocks(), pack.is_empty()), (2 * parts, false));
+        let key = pack.key().clone();
+        let (bytes, contents) = pack.finish();
+        let sealed = |number: usize| &bytes[HEADER_LEN + number * 216..][..216];
+        for number in 0..parts {
+            for other in 0..number {
+                assert_ne!(sealed(number), sealed(other), "{number} and {other}");
+            }
+            for nonce in 0..=parts as u64 + 1 {
+                let opened = key.open(nonce, &mut sealed(number).to_vec()).is_some();
+                assert_eq!(opened, nonce == number as u64 + 1, "{number} under {nonce}");
+            }
+        }
+        assert_eq!(read_contents(&keys, &bytes, "it").unwrap(), contents);
+    }
+}

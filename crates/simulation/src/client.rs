@@ -221,6 +221,13 @@ impl Worker<'_> {
                 Err(Failure::Refused) => lock(self.promises).refused += 1,
                 Err(Failure::Damaged(_) | Failure::Other(_)) if was_hit.load(Ordering::Relaxed) => {
                 }
+                // Of a snapshot that came back, what it needs may be gone: it is named, and has to
+                // be forgotten again.
+                Err(Failure::Damaged(_) | Failure::Other(_))
+                    if !self.world.on_their_way.snapshots_come_back().is_empty() =>
+                {
+                    lock(self.promises).refused += 1;
+                }
                 Err(Failure::Damaged(why) | Failure::Other(why)) => {
                     return Err(format!("client {}: {command:?}: {why}", self.number));
                 }

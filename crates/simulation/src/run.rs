@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use tabane_storage::sync::lock;
-use tabane_storage::{Name, ObjectKind, Storage, StorageErrorKind};
+use tabane_storage::{ObjectKind, Storage, StorageErrorKind};
 use tabane_store::check::{CheckOptions, ReadData};
 use tabane_store::chunker::Chunking;
 use tabane_store::key::KdfCost;
@@ -202,11 +202,11 @@ fn judge(plan: &Plan, world: &World, promises: &Promises) -> Result<(), String> 
         // Each that came too late has deleted its objects.
         check(&open()?, promises, "at once")?;
     }
-    // Storage that puts a snapshot again after its deletion brings it back: who has forgotten it
-    // does so again.
-    for id in promises.forgotten() {
-        let name = Name::new(ObjectKind::Snapshot, *id);
-        if world.on_their_way.was_put(name)
+    // Storage that puts a snapshot again after its deletion brings it back: who has deleted it does
+    // so again.
+    let kept: BTreeSet<Id> = promises.kept().collect();
+    for name in world.on_their_way.snapshots_come_back() {
+        if !kept.contains(&name.id)
             && let Err(error) = open()?.storage().delete(name)
             && error.kind() != StorageErrorKind::NotFound
         {

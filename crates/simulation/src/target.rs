@@ -33,8 +33,10 @@ impl Change {
 #[derive(Default)]
 pub struct OnTheirWay {
     changes: Mutex<Vec<Late>>,
-    /// What was put late, perhaps after somebody had deleted it.
-    was_put: Mutex<BTreeSet<Name>>,
+    /// What clients have deleted.
+    deleted: Mutex<BTreeSet<Name>>,
+    /// What was put late, after somebody had deleted it.
+    came_back: Mutex<BTreeSet<Name>>,
 }
 
 struct Late {
@@ -51,16 +53,22 @@ impl OnTheirWay {
         let arrived: Vec<Late> = all.extract_if(.., |late| late.due <= turn).collect();
         drop(all);
         for late in arrived {
-            if let Change::Put(name, _) = &late.change {
-                lock(&self.was_put).insert(*name);
+            if let Change::Put(name, _) = &late.change
+                && lock(&self.deleted).contains(name)
+            {
+                lock(&self.came_back).insert(*name);
             }
             late.change.make(&*late.storage);
         }
     }
 
-    /// Whether the object was put late, at any target.
-    pub fn was_put(&self, name: Name) -> bool {
-        lock(&self.was_put).contains(&name)
+    /// The snapshots that were put late, at any target, after somebody had deleted them.
+    pub fn snapshots_come_back(&self) -> Vec<Name> {
+        let came_back = lock(&self.came_back);
+        let names = came_back.iter().copied();
+        names
+            .filter(|name| name.kind == ObjectKind::Snapshot)
+            .collect()
     }
 }
 
@@ -227,6 +235,7 @@ impl Storage for Target {
     fn delete(&self, name: Name) -> Result<()> {
         let change = Change::Delete(name);
         self.act(format_args!("delete {name}"), Some(change), || {
+            lock(&self.on_their_way.deleted).insert(name);
             self.storage.delete(name)
         })
     }

@@ -26,6 +26,7 @@ mod kernel_files;
 mod key_text;
 mod lies;
 mod memory;
+mod packs;
 mod restore_over;
 mod round_trip;
 mod second_reader;

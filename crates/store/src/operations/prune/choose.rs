@@ -192,6 +192,13 @@ mod tests {
     }
 
     #[test]
+    fn benefit_is_freed_space_by_age_over_cost() {
+        assert_eq!(pack(0, 0.5, 0.0).benefit(), 1200.0);
+        assert_eq!(pack(0, 0.25, 1400.0).benefit(), 3000.0);
+        assert_eq!(pack(0, 0.25, 0.0).unused_bytes(), 12_000_000);
+    }
+
+    #[test]
     fn many_small_packs_are_made_one() {
         let small = |number: u8| Candidate {
             len: 100_000,
