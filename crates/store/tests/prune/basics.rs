@@ -324,3 +324,24 @@ fn many_small_backups_end_in_few_objects() {
         40
     );
 }
+
+/// Eight small index objects are left as they are, and more become one.
+#[test]
+fn many_small_index_objects_become_one() {
+    let dir = scratch();
+    let storage = MemoryStorage::default();
+    let repository = init(storage.clone());
+    for number in 1..=8 {
+        write(dir.path().join("a"), &random_bytes(number, 3000));
+        back_up(&repository, &[dir.path()]);
+    }
+    assert_eq!(count(&storage, ObjectKind::Index), 8);
+    let gentle = || PruneOptions::default().max_unused(MaxUnused::Unlimited);
+    prune_with(&repository, gentle()).unwrap();
+    assert_eq!(count(&storage, ObjectKind::Index), 8);
+    write(dir.path().join("a"), &random_bytes(9, 3000));
+    back_up(&repository, &[dir.path()]);
+    prune_with(&repository, gentle()).unwrap();
+    assert_eq!(count(&storage, ObjectKind::Index), 1);
+    assert_clean(&repository);
+}

@@ -229,6 +229,57 @@ mod tests {
     }
 
     #[test]
+    fn packs_that_nothing_asks_for_stay() {
+        let of_len = |number: u8, used, len| Candidate {
+            len,
+            ..pack(number, used, 1e6)
+        };
+        let chosen = |packs: &[Candidate], limits| {
+            let chosen = choose(packs.to_vec(), 1, limits);
+            chosen.iter().map(|id| id.0[0]).collect::<Vec<u8>>()
+        };
+        let limits = Limits {
+            max_unused: MaxUnused::Unlimited,
+            max_copied: u64::MAX,
+            ..Limits::default()
+        };
+        // An eighth of a pack is not small, and a large one stays beside many small ones.
+        let eighth = PACK_LEN as u64 / 8;
+        let of_eighths = |len| (0..32).map(move |number| of_len(number, 1.0, len));
+        let just: Vec<_> = of_eighths(eighth).collect();
+        assert_eq!(chosen(&just, limits), [0_u8; 0]);
+        let mut small: Vec<_> = of_eighths(eighth - 1).collect();
+        small.push(of_len(99, 1.0, 16_000_000));
+        assert_eq!(chosen(&small, limits), (0..32).collect::<Vec<u8>>());
+        // The same of short ones.
+        let limits = Limits {
+            combined_below: 1000,
+            ..limits
+        };
+        let short = [(0, 999), (1, 999), (2, 1000)].map(|(number, len)| of_len(number, 1.0, len));
+        assert_eq!(chosen(&short, limits), [0, 1]);
+        // As much as may be unused is left, and what is used is not copied for nothing.
+        let packs = [(0, 0.5, 1000), (1, 0.5, 1000), (2, 1.0, 10)];
+        let packs = packs.map(|(number, used, len)| of_len(number, used, len));
+        for (unused, copied, expected) in [
+            (1000, u64::MAX, &[][..]),
+            (999, u64::MAX, &[0]),
+            (500, u64::MAX, &[0]),
+            (499, u64::MAX, &[0, 1]),
+            (0, 1000, &[0]),
+            (0, 999, &[]),
+            (0, 1010, &[0]),
+        ] {
+            let limits = Limits {
+                max_unused: MaxUnused::Bytes(unused),
+                max_copied: copied,
+                ..Limits::default()
+            };
+            assert_eq!(chosen(&packs, limits), expected, "{unused} {copied}");
+        }
+    }
+
+    #[test]
     fn limits_are_written_as_people_do() {
         for (text, limit) in [
             ("5%", MaxUnused::Share(0.05)),
