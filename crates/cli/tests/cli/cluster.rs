@@ -253,7 +253,7 @@ fn a_repository_over_nodes_of_which_one_dies_and_one_is_replaced() {
     flip(&bed.path("dir-a/shards/packs"));
     // A node that seems slow, as on a busy machine, is left out when others suffice.
     let checked = std::iter::repeat_with(|| tabane(&bed, ["check", "--read-data"]))
-        .take(5)
+        .take(50)
         .find(|ran| ran.stdout.contains("damage that was read round"))
         .expect("the node is read");
     assert_eq!(checked.code, Some(0), "{}", checked.stderr);
