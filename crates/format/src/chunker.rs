@@ -281,7 +281,7 @@ mod tests {
         }
     }
 
-    /// The lengths come from the definition as a few lines of Python compute it, the table included.
+    /// The lengths come from the definition as a few lines of Python compute it, with the table.
     #[test]
     fn a_secret_always_cuts_at_the_same_places() {
         let chunker = Chunker::new(Chunking::content(16384), &Id([7; 32])).unwrap();

@@ -207,8 +207,8 @@ pub(crate) trait Vector: Copy {
     /// Number of the processor's registers in this vector.
     const REGISTERS: usize = 1;
 
-    /// Whether the next block is loaded while the current one is computed. Plain words are best read
-    /// where they are: of a copy, written in wider pieces, they wait for the pieces.
+    /// Whether the next block is loaded while the current one is computed. Plain words are best
+    /// read where they are: of a copy, written in wider pieces, they wait for the pieces.
     const AHEAD: bool = true;
 
     /// Whether logic on three operands is one instruction. If not, an algorithm may use a shorter
