@@ -71,6 +71,8 @@ impl Results {
 
 #[cfg(test)]
 mod tests {
+    use super::super::FALLEN_BELOW;
+    use super::super::claims::Claims;
     use super::*;
 
     fn measured(processor: &str, commit: &str, ratios: &[(&str, f64)]) -> Measured {
@@ -104,5 +106,31 @@ mod tests {
 
         fs::write(&path, "[1]").unwrap();
         assert!(Results::read(&path).is_err());
+    }
+
+    /// `--accept` keeps a ratio that has fallen. Then the documentation has to say so, too.
+    #[test]
+    fn the_last_results_are_what_is_claimed() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results/guard.json");
+        let results = Results::read(&path).unwrap();
+        let claims = Claims::read().unwrap().claims;
+        let mut compared = 0;
+        for measured in &results.0 {
+            let (model, vectors) = measured.processor.split_once(", ").unwrap();
+            let (family, _) = model.rsplit_once(' ').unwrap();
+            let family = format!("{family}, {vectors}");
+            for claim in &claims {
+                let claimed = claim.claimed_of(&family);
+                if let (Some(claimed), Some(&ratio)) = (claimed, measured.ratios.get(&claim.name)) {
+                    let name = &claim.name;
+                    assert!(
+                        ratio >= FALLEN_BELOW * claimed,
+                        "{name}: {ratio}, not {claimed}"
+                    );
+                    compared += 1;
+                }
+            }
+        }
+        assert!(compared > 40, "{compared}");
     }
 }
