@@ -347,3 +347,50 @@ fn pid_space() -> Option<String> {
     let namespace = std::fs::read_link("/proc/self/ns/pid").ok()?;
     Some(format!("{} {}", boot.trim_end(), namespace.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Dead is whose process of this machine has ended, or who was silent for a day.
+    #[test]
+    fn the_dead_are_told_from_those_who_cannot_be_seen() {
+        let now = SystemTime::now();
+        let is_dead = |pid: u32, pid_space: Option<&str>, silent: Duration| {
+            let seen = Seen {
+                id: Id([1; 32]),
+                client: Some(Client {
+                    purpose: Purpose::Backup,
+                    hostname: String::new(),
+                    username: String::new(),
+                    pid,
+                    pid_space: pid_space.map(str::to_owned),
+                    since: None,
+                }),
+                modified: now - silent,
+            };
+            seen.is_dead(now)
+        };
+        let here = pid_space();
+        let (own, none) = (std::process::id(), i32::MAX as u32);
+        let second = Duration::from_secs(1);
+        for pid in [own, none] {
+            assert!(!is_dead(pid, None, SILENCE_MAX), "{pid}");
+            assert!(!is_dead(pid, Some("elsewhere"), SILENCE_MAX), "{pid}");
+            assert!(is_dead(pid, here.as_deref(), SILENCE_MAX + second), "{pid}");
+            assert!(is_dead(pid, None, SILENCE_MAX + second), "{pid}");
+        }
+        assert!(!is_dead(own, here.as_deref(), SILENCE_MAX));
+        if here.is_some() {
+            assert!(is_dead(none, here.as_deref(), Duration::ZERO));
+            assert!(is_dead(u32::MAX, here.as_deref(), Duration::ZERO));
+        }
+        let unreadable = |silent| Seen {
+            id: Id([1; 32]),
+            client: None,
+            modified: now - silent,
+        };
+        assert!(!unreadable(SILENCE_MAX).is_dead(now));
+        assert!(unreadable(SILENCE_MAX + second).is_dead(now));
+    }
+}

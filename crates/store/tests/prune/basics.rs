@@ -183,6 +183,36 @@ fn what_a_running_client_may_need_stays() {
     assert_eq!(count(&storage, ObjectKind::Pack), 0);
 }
 
+/// A client that began before packs were condemned may need them; one that began afterwards does
+/// not, since it takes them for absent.
+#[test]
+fn who_was_there_first_holds_back_what_is_condemned() {
+    let (_dir, storage, repository, made) = with_one_backup();
+    let minute = Duration::from_secs(60);
+    let early = Presence::announce(&repository, Purpose::Backup).unwrap();
+    storage.wait(minute);
+    forget(&storage, id(&made));
+    assert!(prune(&repository).waiting_packs > 0, "condemned");
+    assert_eq!(count(&storage, ObjectKind::Removal), 1);
+    storage.wait(minute);
+    let late = Presence::announce(&repository, Purpose::Backup).unwrap();
+    storage.wait(minute);
+    for _ in 0..2 {
+        assert_eq!(
+            prune(&repository).deleted_packs,
+            0,
+            "the early one is there"
+        );
+    }
+    drop(early);
+    assert!(
+        prune(&repository).deleted_packs > 0,
+        "the late one is no hindrance"
+    );
+    assert_eq!(count(&storage, ObjectKind::Pack), 0);
+    drop(late);
+}
+
 #[test]
 fn the_dead_hold_nothing_back_for_ever() {
     let (_dir, storage, repository, made) = with_one_backup();
