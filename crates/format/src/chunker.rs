@@ -296,14 +296,13 @@ mod tests {
     fn the_limit_changes_at_the_average_length() {
         let chunker = Chunker::new(Chunking::content(4096), &Id([3; 32])).unwrap();
         let searched = |len| {
-            let mut searched = Vec::new();
-            let calls = std::cell::RefCell::new(&mut searched);
+            let searched = std::cell::RefCell::new(Vec::new());
             let none = chunker.last_of_first(len, |positions, limit| {
-                calls.borrow_mut().push((positions, limit));
+                searched.borrow_mut().push((positions, limit));
                 None
             });
             assert_eq!(none, None);
-            searched
+            searched.into_inner()
         };
         let (strict, lax) = (chunker.strict, chunker.lax);
         assert_eq!((strict, lax), (1 << 18, 1 << 22));
