@@ -610,7 +610,7 @@ impl Global {
 
     /// What this machine has seen of repositories; `None` if neither an option nor the environment
     /// names a place for it.
-    fn memory(&self) -> Option<Memory> {
+    pub fn memory(&self) -> Option<Memory> {
         self.state_root().map(Memory::new)
     }
 

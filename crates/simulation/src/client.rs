@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tabane_storage::sync::lock;
 use tabane_storage::{Name, ObjectKind, Storage, StorageErrorKind};
@@ -13,13 +14,13 @@ use tabane_store::prune::{MaxUnused, PruneOptions};
 use tabane_store::restore::RestoreOptions;
 use tabane_store::rewrite::RewriteOptions;
 use tabane_store::{Cache, Error, ExcludeOptions, Id, Password, Progress, Repository};
-use tabane_striped::{HAS_GROWN, HealOptions};
+use tabane_striped::{HAS_CHANGED, HealOptions, RebalanceOptions, StripedStorage};
 use tabane_testing::random::Random;
 use tabane_testing::scratch;
 use tempfile::TempDir;
 
 use crate::plan::{Client, Command, Fault, Plan, Seat};
-use crate::target::{Counted, Target};
+use crate::target::{Counted, OFF, Target};
 use crate::turns::Turns;
 use crate::world::{Opened, World};
 
@@ -189,8 +190,10 @@ impl Worker<'_> {
                         turns: Arc::clone(self.turns),
                         counted: Arc::clone(counted),
                         on_their_way: Arc::clone(&self.world.on_their_way),
+                        off: Arc::clone(&self.world.off),
                         was_hit: Arc::clone(&was_hit),
                         is_far: self.is_far(),
+                        moves: matches!(command, Command::Rebalance | Command::Drain),
                     }) as Arc<dyn Storage>
                 });
                 let seen: Vec<Arc<dyn Storage>> = seen.collect();
@@ -259,16 +262,18 @@ impl Worker<'_> {
         command: Command,
         choice: u64,
     ) -> Result<(), Failure> {
-        let change = |old: Option<usize>| match opened {
-            Opened::Single(_) => Ok(()),
-            Opened::Set(set) => match self.world.change(set, seen, old) {
-                // The other target with faults lacks something.
-                Err(error) if error.kind() == StorageErrorKind::TargetNeeded => {
-                    Err(Failure::Refused)
-                }
-                changed => changed.map_err(of_storage),
-            },
-        };
+        if let Some(change) = command.change(choice) {
+            return match opened {
+                Opened::Single(_) => Ok(()),
+                Opened::Set(set) => match self.world.change(set, seen, change) {
+                    // The other target with faults lacks something.
+                    Err(error) if error.kind() == StorageErrorKind::TargetNeeded => {
+                        Err(Failure::Refused)
+                    }
+                    changed => changed.map_err(of_storage),
+                },
+            };
+        }
         match command {
             Command::BackUp => self.back_up(&repository()?, choice),
             Command::ForgetAndPrune => {
@@ -288,8 +293,20 @@ impl Worker<'_> {
                     set.heal(options, &Silent).map(|_| ()).map_err(of_storage)
                 }
             },
-            Command::Grow => change(None),
-            Command::Replace => change(Some(choice as usize)),
+            Command::Rebalance => match opened {
+                Opened::Single(_) => Ok(()),
+                Opened::Set(set) => {
+                    repository()?;
+                    rebalance(set)
+                }
+            },
+            Command::Drain => match opened {
+                Opened::Single(_) => Ok(()),
+                Opened::Set(set) => self.drain(set, seen, choice as usize),
+            },
+            Command::Grow | Command::GrowGroup | Command::Replace => {
+                unreachable!("it changes the targets")
+            }
         }
     }
 
@@ -303,6 +320,45 @@ impl Worker<'_> {
         let id = made.id.expect("it was no dry run");
         lock(self.promises).made(id, source);
         Ok(())
+    }
+
+    /// Empties the group that a target is in, or one that somebody began to empty.
+    fn drain(
+        &self,
+        set: &Arc<StripedStorage>,
+        seen: &[Arc<dyn Storage>],
+        target: usize,
+    ) -> Result<(), Failure> {
+        let survey = set.survey().map_err(of_storage)?;
+        let is_begun = survey.targets.iter().any(|target| target.is_retired);
+        if !is_begun {
+            let group = survey.targets.get(target).and_then(|it| it.group);
+            let of_group = survey.targets.iter();
+            let of_group = of_group.filter(|target| group.is_some() && target.group == group);
+            let urls: Vec<&str> = of_group.map(|target| target.url.as_str()).collect();
+            if urls.is_empty() {
+                return Ok(());
+            }
+            set.retire(&urls).map_err(of_storage)?;
+        }
+        let Opened::Set(set) = self.world.open(seen.to_vec()).map_err(of_storage)? else {
+            return Ok(());
+        };
+        let repository = Repository::open(Arc::clone(&set) as _, self.password)?;
+        let mut looks = 0;
+        repository.wait_for_clients(|_| {
+            looks += 1;
+            // Whoever waits for a client that is dead may do so for a day.
+            if looks < LOOKS {
+                Ok(())
+            } else {
+                Err(Error::RemovedMeanwhile)
+            }
+        })?;
+        set.heal(HealOptions::default(), &Silent)
+            .map_err(of_storage)?;
+        rebalance(&set)?;
+        self.world.forget_retired(&set).map_err(of_storage)
     }
 
     /// Forgets all but one of the snapshots that were made, also those that somebody is making
@@ -403,7 +459,7 @@ impl From<Error> for Failure {
             Error::RemovedMeanwhile | Error::PruneRunning(_) | Error::PruneOvertaken => {
                 Self::Refused
             }
-            Error::Storage { .. } if text.contains(HAS_GROWN) => Self::Refused,
+            Error::Storage { .. } if is_behind(&text) => Self::Refused,
             Error::Damaged { .. } => Self::Damaged(text),
             _ => Self::Other(text),
         }
@@ -411,7 +467,29 @@ impl From<Error> for Failure {
 }
 
 fn of_storage(error: tabane_storage::StorageError) -> Failure {
-    Failure::Other(error.to_string())
+    let text = error.to_string();
+    if is_behind(&text) {
+        Failure::Refused
+    } else {
+        Failure::Other(text)
+    }
+}
+
+/// Whether the set has got other targets since this client has opened it, or has read the set file.
+fn is_behind(error: &str) -> bool {
+    [HAS_CHANGED, "no place in the set file holds it", OFF]
+        .iter()
+        .any(|why| error.contains(why))
+}
+
+/// Whoever empties a group looks so often whether others have ended.
+const LOOKS: u32 = 100;
+
+/// Moves what is in full groups. Deletions wait for those who may be listing.
+fn rebalance(set: &StripedStorage) -> Result<(), Failure> {
+    let options = RebalanceOptions::default().listing_time(Duration::ZERO);
+    let moved = set.rebalance(options, &Silent);
+    moved.map(|_| ()).map_err(of_storage)
 }
 
 fn prune(repository: &Arc<Repository>) -> Result<(), Failure> {

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use tabane_testing::random::Random;
 
+use crate::world::Change;
+
 /// A run. It can be written down as JSON, and made smaller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
@@ -59,6 +61,24 @@ pub enum Command {
     Grow,
     /// Puts an empty target where the one of this number is.
     Replace,
+    /// Adds a group of targets to the set.
+    GrowGroup,
+    /// Moves objects to newer groups.
+    Rebalance,
+    /// Empties the group of the target of this number, and takes it out of the set.
+    Drain,
+}
+
+impl Command {
+    /// The change of a set's targets that it makes, if it makes one.
+    pub(crate) fn change(self, choice: u64) -> Option<Change> {
+        match self {
+            Self::Grow => Some(Change::Add),
+            Self::GrowGroup => Some(Change::AddGroup),
+            Self::Replace => Some(Change::Replace(choice as usize)),
+            _ => None,
+        }
+    }
 }
 
 /// Something that goes wrong. Operations of a client at a target are counted from 0, over all of
@@ -330,6 +350,14 @@ fn changer(random: &mut Random, bad_targets: &[usize]) -> Client {
     }
     commands.truncate(1 + random.below(2) as usize);
     commands.insert(1, (Command::Heal, random.below(2)));
+    if random.one_in(2) {
+        let at = random.below(2) as usize;
+        commands.insert(at, (Command::GrowGroup, 0));
+        commands.push((Command::Rebalance, 0));
+        if random.one_in(2) {
+            commands.push((Command::Drain, random.below(6)));
+        }
+    }
     Client {
         is_write_only: false,
         commands,

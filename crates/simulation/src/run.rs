@@ -7,16 +7,16 @@ use std::thread;
 use std::time::Duration;
 
 use tabane_storage::sync::lock;
-use tabane_storage::{ObjectKind, Storage, StorageErrorKind};
+use tabane_storage::{ObjectKind, Storage, StorageError, StorageErrorKind};
 use tabane_store::check::{CheckOptions, ReadData};
 use tabane_store::chunker::Chunking;
 use tabane_store::key::KdfCost;
 use tabane_store::{Id, InitOptions, Password, Progress, Repository};
-use tabane_striped::{HealOptions, HealReport, StripedStorage};
+use tabane_striped::{HealOptions, HealReport, RebalanceOptions, StripedStorage};
 use tabane_testing::random::Random;
 
 use crate::client::{Promises, Silent, Sources, Worker, backup_options, tight};
-use crate::plan::{Command, Fault, Plan};
+use crate::plan::{Fault, Plan};
 use crate::server::Accounts;
 use crate::turns::Turns;
 use crate::world::{Opened, World};
@@ -192,12 +192,11 @@ fn check(opened: &Opened, promises: &Promises, when: &str) -> Result<Arc<Reposit
 /// What must hold after a run.
 fn judge(plan: &Plan, world: &World, promises: &Promises) -> Result<(), String> {
     let open = || world.direct().map_err(|error| error.to_string());
-    if let Opened::Set(set) = open()? {
-        end_changes(plan, world, &set)?;
-    }
+    end_changes(plan, world)?;
     if let Opened::Set(set) = open()? {
         // What a client that died has put on one target alone may be damaged there.
         heal(&set)?;
+        end_drain(plan, world, &set)?;
     } else if !plan.has_death() && !plan.has_storage_fault() {
         // Each that came too late has deleted its objects.
         check(&open()?, promises, "at once")?;
@@ -262,20 +261,31 @@ fn judge(plan: &Plan, world: &World, promises: &Promises) -> Result<(), String> 
 }
 
 /// Who began to change the targets and died does so again, as it was told.
-fn end_changes(plan: &Plan, world: &World, set: &StripedStorage) -> Result<(), String> {
+fn end_changes(plan: &Plan, world: &World) -> Result<(), String> {
     let commands = plan.clients.iter().flat_map(|client| &client.commands);
     for &(command, choice) in commands {
-        let old = match command {
-            Command::Grow => None,
-            Command::Replace => Some(choice as usize),
-            _ => continue,
-        };
-        if world.has_begun(old) {
-            let changed = world.change(set, &world.targets(true), old);
-            changed.map_err(|error| format!("a change of targets, tried again: {error}"))?;
+        let failed = |error| format!("a change of targets, tried again: {error}");
+        if let Some(change) = command.change(choice)
+            && let Opened::Set(set) = world.direct().map_err(failed)?
+            && world.has_begun(&set, change)
+        {
+            let changed = world.change(&set, &world.targets(true), change);
+            changed.map_err(failed)?;
         }
     }
     Ok(())
+}
+
+/// In half of the runs, a group that somebody began to empty is gone in the end.
+fn end_drain(plan: &Plan, world: &World, set: &Arc<StripedStorage>) -> Result<(), String> {
+    let failed = |error: StorageError| format!("a drain, tried again: {error}");
+    let survey = set.survey().map_err(failed)?;
+    if plan.seed.is_multiple_of(2) || !survey.targets.iter().any(|target| target.is_retired) {
+        return Ok(());
+    }
+    let options = RebalanceOptions::default().listing_time(Duration::ZERO);
+    set.rebalance(options, &Silent).map_err(failed)?;
+    world.forget_retired(set).map_err(failed)
 }
 
 /// Makes everything whole again; returns what a second heal finds.

@@ -92,11 +92,21 @@ pub struct Target {
     pub counted: Arc<Counted>,
     /// Where late changes go.
     pub on_their_way: Arc<OnTheirWay>,
+    /// Targets that answer nobody.
+    pub off: Arc<Mutex<BTreeSet<usize>>>,
     /// Whether the client has met a fault.
     pub was_hit: Arc<AtomicBool>,
     /// Whether it is behind a network for the client.
     pub is_far: bool,
+    /// Whether the client moves packs: it deletes none before all who listed them have ended that.
+    pub moves: bool,
 }
+
+/// A client that lists packs while they are moved has ended that after so many operations.
+const LISTING: u32 = 60;
+
+/// What is heard of a target that was emptied and switched off.
+pub const OFF: &str = "it is switched off";
 
 /// What a dead client hears.
 pub const DEAD: &str = "this client is dead";
@@ -136,6 +146,9 @@ impl Target {
         act: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         let unreachable = || StorageError::new(StorageErrorKind::Unreachable, "no answer");
+        if lock(&self.off).contains(&self.counted.seat.target) {
+            return Err(StorageError::new(StorageErrorKind::Unreachable, OFF));
+        }
         let is_put = matches!(change, Some(Change::Put(..)));
         let later = |after: u32, change: Change| {
             let storage = Arc::clone(&self.storage);
@@ -233,6 +246,9 @@ impl Storage for Target {
     }
 
     fn delete(&self, name: Name) -> Result<()> {
+        if self.moves && name.kind == ObjectKind::Pack {
+            self.turns.let_others_act(self.counted.seat.client, LISTING);
+        }
         let change = Change::Delete(name);
         self.act(format_args!("delete {name}"), Some(change), || {
             lock(&self.on_their_way.deleted).insert(name);

@@ -47,6 +47,8 @@ struct Waiting {
     naps: Vec<(u32, u32)>,
     /// It has no turn before this one, unless nobody is awake.
     sleeps_until: u32,
+    /// It has no turn before each other client has acted so often, or ended.
+    waits_for: Vec<u32>,
 }
 
 impl Waiting {
@@ -110,6 +112,13 @@ impl Turns {
     /// Lets a client fall asleep before this operation, until the others have had so many turns.
     pub fn naps_at(&self, client: usize, at: u32, turns: u32) {
         lock(&self.state).clients[client].naps.push((at, turns));
+    }
+
+    /// From now on a client has no turn until each other has acted so often, or ended.
+    pub fn let_others_act(&self, client: usize, times: u32) {
+        let mut state = lock(&self.state);
+        let others = state.clients.iter();
+        state.clients[client].waits_for = others.map(|other| other.operations + times).collect();
     }
 
     /// Whether all operations of a client fail by now.
@@ -176,6 +185,15 @@ impl Turns {
                 self.tell(format_args!("client {client} falls asleep"));
             }
         }
+        let waits = |client: usize| {
+            let others = state.clients[client].waits_for.iter().enumerate();
+            let mut others = others.filter(|&(other, _)| other != client);
+            others.any(|(other, &times)| {
+                !state.clients[other].ended && state.clients[other].operations < times
+            })
+        };
+        let patient: Vec<usize> = live.iter().copied().filter(|&one| !waits(one)).collect();
+        let live = if patient.is_empty() { live } else { patient };
         let mut awake = live.clone();
         awake.retain(|&client| state.clients[client].sleeps_until <= turn);
         let awake = if awake.is_empty() { live } else { awake };

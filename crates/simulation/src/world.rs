@@ -1,5 +1,7 @@
 //! Where the clients of a run keep their repository, and what happens to it between turns.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,6 +19,8 @@ pub struct World {
     place: Kind,
     /// Changes that take effect later.
     pub on_their_way: Arc<OnTheirWay>,
+    /// Targets that answer nobody any more, since they were emptied.
+    pub off: Arc<Mutex<BTreeSet<usize>>>,
 }
 
 enum Kind {
@@ -49,11 +53,36 @@ impl Opened {
     }
 }
 
-/// Places that may become targets: one to add, one to put in place of another.
-pub const SPARES: usize = 2;
+/// Places that may become targets: those of a group, one to add, one to put in place of another.
+pub const SPARES: usize = GROUP + 2;
+
+/// Targets of a group that is added.
+const GROUP: usize = 3;
 
 /// A set of so many targets is two groups.
 const GROUPED: usize = 6;
+
+/// A change of a set's targets.
+#[derive(Clone, Copy)]
+pub enum Change {
+    /// A target is added.
+    Add,
+    /// A group is added.
+    AddGroup,
+    /// A target is put in the place of this one.
+    Replace(usize),
+}
+
+impl Change {
+    /// The spare places that it takes, behind those of the beginning.
+    fn places(self, first: usize) -> Range<usize> {
+        match self {
+            Self::AddGroup => first..first + GROUP,
+            Self::Add => first + GROUP..first + GROUP + 1,
+            Self::Replace(_) => first + GROUP + 1..first + SPARES,
+        }
+    }
+}
 
 /// Long enough for any client to count as dead.
 const DAY: Duration = Duration::from_secs(25 * 3600);
@@ -81,6 +110,7 @@ impl World {
         Self {
             place,
             on_their_way: Arc::default(),
+            off: Arc::default(),
         }
     }
 
@@ -134,40 +164,77 @@ impl World {
         listed.filter(|&number| number >= first).count() as u64
     }
 
-    /// Whether somebody has begun such a change and not written the set file.
-    pub fn has_begun(&self, old: Option<usize>) -> bool {
+    /// Whether somebody has begun such a change and may not have ended it.
+    pub fn has_begun(&self, set: &StripedStorage, change: Change) -> bool {
         let Kind::Set { targets, listed } = &self.place else {
             return false;
         };
-        let new = new_target(targets.len(), old);
-        !lock(listed).contains(&new) && targets[new].stat(Name::TARGET).is_ok()
+        let (listed, mut new) = (lock(listed), change.places(targets.len() - SPARES));
+        match change {
+            Change::AddGroup => {
+                let is_member = set.urls().any(|known| known == url(new.start));
+                listed.contains(&new.start) && !is_member
+            }
+            Change::Add | Change::Replace(_) => {
+                new.any(|new| !listed.contains(&new) && targets[new].stat(Name::TARGET).is_ok())
+            }
+        }
     }
 
-    /// Adds a spare target to the set, or puts it where another is, and writes the set file; also
-    /// what somebody has begun and not ended.
+    /// Adds spare targets to the set, or puts one where another is, and writes the set file, first
+    /// that with a new group, without which nobody could open the set; also what somebody has begun
+    /// and not ended.
     ///
     /// # Errors
-    /// As [`StripedStorage::add`] and [`StripedStorage::replace`].
+    /// As [`StripedStorage::add`], [`StripedStorage::add_group`] and [`StripedStorage::replace`].
     pub fn change(
         &self,
         set: &StripedStorage,
         seen: &[Arc<dyn Storage>],
-        old: Option<usize>,
+        change: Change,
     ) -> Result<()> {
         let Kind::Set { targets, listed } = &self.place else {
             return Ok(());
         };
-        let new = new_target(targets.len(), old);
+        let new = change.places(targets.len() - SPARES);
         let is_member = |number: usize| set.urls().any(|known| known == url(number));
-        let place = set_place(new, Arc::clone(&seen[new]));
-        match old {
-            None => set.add(&place)?,
-            Some(old) if !is_member(old) && is_member(new) => {}
-            Some(old) => drop(set.replace(&url(old), &place)?),
+        let places = new.clone();
+        let places = places.map(|new| set_place(new, Arc::clone(&seen[new])));
+        let places: Vec<SetPlace> = places.collect();
+        match change {
+            Change::Add => set.add(&places[0])?,
+            Change::AddGroup => {
+                let mut listed = lock(listed);
+                listed.retain(|number| !new.contains(number));
+                listed.extend(new);
+                drop(listed);
+                return set.add_group(&places);
+            }
+            Change::Replace(old) if !is_member(old) && is_member(new.start) => {}
+            Change::Replace(old) => drop(set.replace(&url(old), &places[0])?),
         }
         let mut listed = lock(listed);
-        listed.retain(|&number| Some(number) != old);
-        listed.push(new);
+        if let Change::Replace(old) = change {
+            listed.retain(|&number| number != old);
+        }
+        listed.extend(new);
+        Ok(())
+    }
+
+    /// Lets a set forget the targets that were emptied, takes them out of the set file and switches
+    /// them off.
+    ///
+    /// # Errors
+    /// As [`StripedStorage::forget_retired`].
+    pub fn forget_retired(&self, set: &StripedStorage) -> Result<()> {
+        let survey = set.survey()?;
+        let retired = survey.targets.iter().filter(|target| target.is_retired);
+        let urls: Vec<&str> = retired.map(|target| target.url.as_str()).collect();
+        set.forget_retired(&urls)?;
+        if let Kind::Set { listed, .. } = &self.place {
+            let is_emptied = |number: &mut usize| urls.contains(&&*url(*number));
+            lock(&self.off).extend(lock(listed).extract_if(.., is_emptied));
+        }
         Ok(())
     }
 
@@ -272,11 +339,6 @@ fn damage(target: &MemoryStorage, pick: u64, how: Damage) -> Option<Name> {
     }
     target.set(name, bytes);
     Some(name)
-}
-
-/// The spare target, of all these, to add or to put in place of another.
-fn new_target(count: usize, old: Option<usize>) -> usize {
-    count - if old.is_some() { 1 } else { 2 }
 }
 
 fn url(number: usize) -> String {

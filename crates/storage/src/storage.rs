@@ -187,6 +187,15 @@ pub trait Storage: Any + Send + Sync {
         Err(StorageErrorKind::Unsupported.into())
     }
 
+    /// Fails if what this client puts may be lost, since storage has changed after it was opened.
+    /// Who has announced that it is at work asks once, before it puts anything.
+    ///
+    /// # Errors
+    /// An error that says to open the storage again; when the storage fails.
+    fn check_current(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Removes temporary files of interrupted writes that are at least this old; returns their
     /// number. Storages without temporary files return 0.
     fn remove_leftovers(&self, age: Duration) -> Result<u64> {

@@ -193,7 +193,7 @@ impl StripedStorage {
     ///
     /// Of two clients that change the set at once, at least one finds the other's description,
     /// since both look after putting their own: a client that finds another's deletes its own.
-    fn announce(&self, places: &[Place], description: &Description) -> Result<()> {
+    pub(crate) fn announce(&self, places: &[Place], description: &Description) -> Result<()> {
         let cannot = |url: &str, error: StorageError| {
             refusal(format!(
                 "cannot write to {url}: {error}; mend that, then run the same command again: it \

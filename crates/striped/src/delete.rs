@@ -41,7 +41,10 @@ impl StripedStorage {
                 }
             }
         }
-        if is_marked && !self.is_deleted(name) && (!away.is_empty() || self.may_come_back(name)?) {
+        if is_marked
+            && !self.is_deleted(name)
+            && (!away.is_empty() || self.lacks_targets()? || self.may_come_back(name)?)
+        {
             self.mark(name)?;
         }
         self.check_enough_but(|number| away.contains(&number))?;

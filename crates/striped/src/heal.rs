@@ -11,7 +11,8 @@ use std::thread;
 
 use serde::Serialize;
 
-use crate::list::Holding;
+use crate::list::{HAS_CHANGED, Holding};
+use crate::open::refusal;
 use crate::sender::{Lost, Placed};
 use crate::set::{Description, Identity};
 use crate::striped::StripedStorage;
@@ -366,16 +367,22 @@ impl StripedStorage {
                     continue;
                 }
             };
-            let name = Name::new(ObjectKind::Set, current);
-            let is_sound = target
-                .get(name, None)
-                .is_ok_and(|bytes| Description::parse(current, &bytes).is_ok());
-            if !is_sound {
-                healing.replace(number, name, &[&bytes]);
-            }
-            for old in listed.iter().filter(|listed| listed.id != current) {
+            let name = |id| Name::new(ObjectKind::Set, id);
+            let read = |id| {
+                let bytes = target.get(name(id), None).ok()?;
+                Description::parse(id, &bytes).ok()
+            };
+            let others = listed.iter().map(|listed| listed.id);
+            for other in others.filter(|id| *id != current) {
+                let is_later = |read: Description| read.epoch > self.description.epoch;
+                if read(other).is_some_and(is_later) {
+                    return Err(refusal(HAS_CHANGED.to_owned()));
+                }
                 // A description that stays is outdated and does no harm.
-                let _ = target.delete(Name::new(ObjectKind::Set, old.id));
+                let _ = target.delete(name(other));
+            }
+            if read(current).is_none() {
+                healing.replace(number, name(current), &[&bytes]);
             }
         }
         self.check_enough()

@@ -18,6 +18,7 @@ pub mod container;
 mod decoded;
 mod delete;
 mod doubt;
+mod drain;
 mod get;
 mod heal;
 mod list;
@@ -44,7 +45,7 @@ mod unusable;
 
 pub use container::is_container;
 pub use heal::{HealOptions, HealReport};
-pub use list::HAS_GROWN;
+pub use list::HAS_CHANGED;
 pub use place::Place;
 pub use rebalance::{RebalanceOptions, RebalanceReport};
 pub use stripe_view::{PartState, StripePart, StripeView};

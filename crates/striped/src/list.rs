@@ -7,12 +7,13 @@ use crate::container;
 use crate::marks::are_marked;
 use crate::numbers::Numbers;
 use crate::open::refusal;
-use crate::striped::StripedStorage;
+use crate::set::Description;
+use crate::striped::{REPLICAS, StripedStorage};
 use tabane_storage::sync::lock;
-use tabane_storage::{Id, Listed, Name, ObjectKind, Result, StorageErrorKind};
+use tabane_storage::{Id, Listed, Name, ObjectKind, Result, Storage, StorageErrorKind};
 
-/// What is said of a set that has got more targets since it was opened.
-pub const HAS_GROWN: &str = "the set has more targets by now than when it was opened: try again";
+/// What is said of a set that has got other targets since it was opened.
+pub const HAS_CHANGED: &str = "the set has other targets by now than when it was opened: try again";
 
 /// The targets that hold parts of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -243,13 +244,72 @@ impl StripedStorage {
         if !found.iter().any(|(_, holding)| is_later(holding)) {
             return Ok(());
         }
-        let (own, _) = self.description.to_object();
-        let sets = self.raw_lists(ObjectKind::Set)?;
-        let mut sets = sets.iter().flat_map(|(_, list)| list);
-        if sets.any(|listed| listed.id != own) {
-            return Err(refusal(HAS_GROWN.to_owned()));
+        match self.later_description()? {
+            Some(_) => Err(refusal(HAS_CHANGED.to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if all that there is of an object may be on targets that this client does not know, or
+    /// that are missing: of packs in any group, of small objects in the first.
+    fn check_targets_known(&self, kind: ObjectKind) -> Result<()> {
+        let Some(later) = self.later_description()? else {
+            return Ok(());
+        };
+        let mut groups = later.groups();
+        if kind != ObjectKind::Pack {
+            groups.truncate(1);
+        }
+        let missing = self.targets.all().len() - self.targets.up().len();
+        let may_miss = |group: &u8| {
+            let targets = &later.generations[usize::from(*group) - 1];
+            let unknown = targets
+                .iter()
+                .filter(|id| self.targets.position(**id).is_none());
+            let unknown = unknown.count();
+            unknown > 0 && unknown + missing >= REPLICAS
+        };
+        if groups.iter().any(may_miss) {
+            return Err(refusal(HAS_CHANGED.to_owned()));
         }
         Ok(())
+    }
+
+    /// Whether the set has got targets since this client has opened it.
+    pub(super) fn lacks_targets(&self) -> Result<bool> {
+        let later = self.later_description()?;
+        let is_unknown = |id| self.targets.position(id).is_none();
+        Ok(later.is_some_and(|later| later.targets.iter().any(|member| is_unknown(member.id))))
+    }
+
+    /// The latest description of the set, if it is later than that of this client.
+    pub(super) fn later_description(&self) -> Result<Option<Description>> {
+        let (own, _) = self.description.to_object();
+        let mut latest: Option<Description> = None;
+        for (number, list) in self.raw_lists(ObjectKind::Set)? {
+            for Listed { id, .. } in list {
+                if id == own || lock(&self.outdated).contains(&id) {
+                    continue;
+                }
+                let target = self.targets.storage(number);
+                let read = |target: &dyn Storage| target.get(Name::new(ObjectKind::Set, id), None);
+                let bytes = target.and_then(|target| read(target).ok());
+                let Some(other) = bytes.and_then(|bytes| Description::parse(id, &bytes).ok())
+                else {
+                    // Damaged, or deleted meanwhile: others have it as well.
+                    continue;
+                };
+                if other.epoch <= self.description.epoch {
+                    lock(&self.outdated).insert(id);
+                } else if latest
+                    .as_ref()
+                    .is_none_or(|latest| latest.epoch < other.epoch)
+                {
+                    latest = Some(other);
+                }
+            }
+        }
+        Ok(latest)
     }
 
     pub(super) fn list_objects(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
@@ -265,6 +325,8 @@ impl StripedStorage {
                 holding.holders = holding.holders.or(&silent);
             }
         }
+        // Asked after the objects: who puts some knows the description that was there then.
+        self.check_targets_known(kind)?;
         let found = found.into_iter();
         let found = found.filter(|(_, holding)| !self.is_fragment(holding));
         let found = found.map(|(name, holding)| Listed {

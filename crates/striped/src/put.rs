@@ -97,7 +97,7 @@ impl StripedStorage {
         let all = self.replica_order(name.id);
         // Waits for nodes that are restarting, so that they get their copies.
         self.targets.up_after_restart(&all[..count.min(all.len())]);
-        let enough = count.min(self.newest().1.len() - 2);
+        let enough = count.min(self.home().len() - 2);
         let mut order = all.into_iter();
         let (mut durable, mut refused, mut new) = (Vec::new(), 0, false);
         loop {

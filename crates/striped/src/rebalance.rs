@@ -1,4 +1,4 @@
-//! Moves stripes to newer groups from those that are fuller.
+//! Moves stripes to newer groups from those that are fuller, and all from a group that is retired.
 //!
 //! An object is put into its new group, and deleted from the old one when no listing can be at work
 //! that has asked the new group before that: so it is there at any time. It goes to a group of a
@@ -274,16 +274,29 @@ impl StripedStorage {
             let each = least.map_or(1 << 40, |least| least + load.used / targets);
             load.capacity = each * targets;
         }
+        // While a group is emptied nothing else moves: what comes from it fills the emptiest.
+        let is_retired = |(_, holding): &(Name, Holding)| {
+            let generation = holding.generation();
+            self.generation(generation).is_some() && self.group_of(generation).is_none()
+        };
+        let (retired, others): (Vec<_>, Vec<_>) = objects.into_iter().partition(is_retired);
         let mut moves = Vec::new();
-        for (name, holding) in objects {
+        for (name, holding) in if retired.is_empty() { others } else { retired } {
             let generation = holding.generation();
             let is_whole = holding.wrong.is_empty() && self.lacking(name, &holding).is_empty();
-            let Some(from) = self.group_of(generation).filter(|_| is_whole) else {
+            if !is_whole || self.generation(generation).is_none() {
                 continue;
-            };
+            }
             let bytes = holding.container_len * holding.holders.len() as u64;
-            if let Some(to) = receiver(&loads, from, generation, bytes) {
-                loads.entry(from).and_modify(|load| load.used -= bytes);
+            let from = self.group_of(generation);
+            let to = match from {
+                Some(from) => receiver(&loads, from, generation, bytes),
+                None => emptiest(&loads, generation, None).map(|(group, _)| group),
+            };
+            if let Some(to) = to {
+                if let Some(from) = from.and_then(|from| loads.get_mut(&from)) {
+                    from.used -= bytes;
+                }
                 loads.entry(to).and_modify(|load| load.used += bytes);
                 let from = holding.holders;
                 moves.push(Move {
@@ -331,14 +344,20 @@ fn receiver(loads: &BTreeMap<u8, Load>, from: u8, generation: u8, bytes: u64) ->
     let source = loads.get(&from)?;
     let even = all.full() * source.capacity as f64;
     let is_worth = source.used as f64 > even * TOLERANCE;
-    let newer = loads
-        .iter()
-        .filter(|(group, _)| **group != from && **group > generation);
-    let (group, load) = newer.min_by(|(_, a), (_, b)| a.full().total_cmp(&b.full()))?;
+    let (group, load) = emptiest(loads, generation, Some(from))?;
     let more = Load {
         used: load.used + bytes,
-        ..*load
+        ..load
     };
     let is_even = source.used.saturating_sub(bytes) as f64 >= even && more.full() <= source.full();
-    (is_worth && is_even).then_some(*group)
+    (is_worth && is_even).then_some(group)
+}
+
+/// The emptiest group with a number above `generation`, but for one of them.
+fn emptiest(loads: &BTreeMap<u8, Load>, generation: u8, but: Option<u8>) -> Option<(u8, Load)> {
+    let newer = loads
+        .iter()
+        .filter(|(group, _)| **group > generation && Some(**group) != but);
+    let emptiest = newer.min_by(|(_, a), (_, b)| a.full().total_cmp(&b.full()));
+    emptiest.map(|(group, load)| (*group, *load))
 }

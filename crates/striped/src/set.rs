@@ -260,6 +260,37 @@ impl Description {
         next.push_group(group);
         next
     }
+
+    /// A copy, of the next epoch, in which no new stripes belong to this group. Groups before it
+    /// become new generations, so that its stripes can move to each of the others.
+    #[must_use]
+    pub fn retire(&self, group: u8) -> Self {
+        let mut next = self.clone();
+        next.epoch += 1;
+        next.groups = self.groups();
+        next.groups.retain(|other| *other != group);
+        for other in next.groups.iter_mut().filter(|other| **other < group) {
+            let targets = next.generations[usize::from(*other) - 1].clone();
+            next.generations.push(targets);
+            *other = next.generations.len() as u8;
+        }
+        next
+    }
+
+    /// A copy, of the next epoch, without these targets, which are in no group. Their generations,
+    /// of which no stripes are left, have the targets of the newest one.
+    #[must_use]
+    pub fn without(&self, gone: &[Id]) -> Self {
+        let mut next = self.clone();
+        next.epoch += 1;
+        next.targets.retain(|member| !gone.contains(&member.id));
+        let newest = next.generations.last().expect("there is one").clone();
+        let is_empty = |targets: &&mut Vec<Id>| targets.iter().any(|id| gone.contains(id));
+        for generation in next.generations.iter_mut().filter(is_empty) {
+            generation.clone_from(&newest);
+        }
+        next
+    }
 }
 
 /// A random ID for a new set or target.
@@ -332,6 +363,35 @@ mod tests {
         assert_eq!((two.groups(), two.format), (vec![2, 3], GROUPED_FORMAT));
         let (id, bytes) = two.to_object();
         assert_eq!(Description::parse(id, &bytes), Ok(two));
+    }
+
+    #[test]
+    fn a_group_that_is_retired_can_move_to_each_of_the_others_and_be_forgotten() {
+        let three = grouped().add_group((8..12).map(member).collect());
+        let gone: Vec<Id> = (4..7).map(|number| member(number).id).collect();
+        let retired = three.retire(2);
+        assert_eq!((retired.groups(), retired.epoch), (vec![4, 3], 3));
+        assert_eq!(retired.generations[3], three.generations[0]);
+        assert_eq!(retired.targets, three.targets);
+        let without = retired.without(&gone);
+        assert_eq!((without.groups(), without.epoch), (vec![4, 3], 4));
+        assert_eq!(without.generations[1], three.generations[0]);
+        assert!(
+            without
+                .targets
+                .iter()
+                .all(|member| !gone.contains(&member.id))
+        );
+        assert_eq!(without.targets.len(), three.targets.len() - 3);
+        // The first group has all others behind it.
+        let first = three.retire(1);
+        assert_eq!((first.groups(), first.generations.len()), (vec![2, 3], 3));
+        let last = first.retire(2);
+        assert_eq!((last.groups(), last.generations.len()), (vec![3], 3));
+        for sound in [retired, without, first, last] {
+            let (id, bytes) = sound.to_object();
+            assert_eq!(Description::parse(id, &bytes), Ok(sound));
+        }
     }
 
     #[test]

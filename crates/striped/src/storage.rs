@@ -60,6 +60,10 @@ impl Storage for StripedStorage {
             .map_err(|error| error.about(name))
     }
 
+    fn check_current(&self) -> Result<()> {
+        self.persist(|_| self.check_groups_in_use())
+    }
+
     fn learn_secret(&self, secret: &[u8; 32]) {
         // Another one is of another repository, which nobody opens here.
         let _ = self.tag_key.set(TagKey::new(secret));

@@ -44,6 +44,8 @@ pub struct StripedStorage {
     pub(crate) known: Mutex<HashMap<Id, Shape>>,
     /// IDs of known marks of deleted objects.
     pub(crate) deleted: Mutex<HashSet<Id>>,
+    /// IDs of descriptions that are no later than that of this client.
+    pub(crate) outdated: Mutex<HashSet<Id>>,
     /// Roles of objects whose parts are wrong although their checksums are right.
     pub(crate) distrusted: Mutex<HashMap<Id, Vec<usize>>>,
     /// Targets that hold such parts.
@@ -82,6 +84,7 @@ impl StripedStorage {
             targets,
             known: Mutex::default(),
             deleted: Mutex::new(found.deleted.into_iter().collect()),
+            outdated: Mutex::default(),
             distrusted: Mutex::default(),
             liars: Mutex::default(),
             decoded: Decoded::default(),
@@ -282,11 +285,14 @@ impl StripedStorage {
         Err(StorageError::new(StorageErrorKind::TooFewTargets, text))
     }
 
-    /// The number of the newest generation and its targets, which have the copies of objects that
-    /// are not striped.
-    pub(crate) fn newest(&self) -> (u8, &[usize]) {
-        let newest = self.generations.last().expect("there is a generation");
-        (self.generations.len() as u8, newest)
+    /// The targets that have the copies of objects that are not striped: those of the first group,
+    /// which stays when others are added. So clients that do not know these find all copies.
+    pub(crate) fn home(&self) -> &[usize] {
+        let home = self
+            .groups
+            .first()
+            .and_then(|&group| self.generation(group));
+        home.expect("there is a group")
     }
 
     /// The targets of a generation; `None` if the set has no such generation.
@@ -410,10 +416,10 @@ impl StripedStorage {
 
     /// The targets in the order in which they are to hold copies of an object.
     pub(crate) fn replica_order(&self, object: Id) -> Vec<usize> {
-        let (_, newest) = self.newest();
-        let mut order = newest.to_vec();
-        order.rotate_left(self.turn(object, newest.len()));
-        let others = (0..self.targets.all().len()).filter(|number| !newest.contains(number));
+        let home = self.home();
+        let mut order = home.to_vec();
+        order.rotate_left(self.turn(object, home.len()));
+        let others = (0..self.targets.all().len()).filter(|number| !home.contains(number));
         order.extend(others);
         order
     }

@@ -19,6 +19,9 @@ pub struct TargetState {
     /// Its group, from 1, of several; `None` if there is one, or it is in none any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<usize>,
+    /// Whether its group is being emptied, so that the set can do without it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_retired: bool,
     /// Why the target is not in use; `None` if it is.
     pub missing: Option<String>,
     /// Parts of objects on the target.
@@ -193,6 +196,7 @@ impl StripedStorage {
         let state = |number: usize| {
             let target = &self.targets.all()[number];
             TargetState {
+                is_retired: self.is_retired(&Numbers::from_iter([number])),
                 id: target.id,
                 url: target.url.clone(),
                 group: group_of(number),
@@ -293,11 +297,9 @@ impl StripedStorage {
         if self.replicas(name.kind) == REPLICAS {
             // All copies have to be in one group: of each, two targets may be lost.
             let held = |group: &&[usize]| group.iter().filter(|number| has(number)).count();
-            let groups = self.groups.iter();
+            let groups = self.groups.iter().rev();
             let groups = groups.filter_map(|&group| self.generation(group));
-            if let Some(most) = groups.max_by_key(held)
-                && self.groups.len() > 1
-            {
+            if let Some(most) = groups.max_by_key(held) {
                 order.retain(|number| most.contains(number));
             }
         }

@@ -13,9 +13,11 @@ use tabane_storage::{Role, StorageError, StorageErrorKind};
 use tabane_striped::cluster::file::{ClusterFile, NodeAddress};
 use tabane_striped::cluster::wire::{RESERVE_BYTES, Status};
 use tabane_striped::cluster::{self, NodeStorage, Plan};
-use tabane_striped::{HealOptions, Place, RebalanceOptions, StripedStorage, Survey};
+use tabane_striped::{
+    HealOptions, Place, RebalanceOptions, RebalanceReport, StripedStorage, Survey,
+};
 
-use super::{cluster_bench, cluster_clients, heal};
+use super::{cluster_bench, cluster_clients, cluster_drain, heal};
 use crate::advice;
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
@@ -204,6 +206,24 @@ Example:
         #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u64).range(1..))]
         limit: Option<u64>,
     },
+    /// Empty a group of nodes, so that they can be switched off
+    #[command(after_help = "\
+Takes all nodes of a group, as `tabane cluster status` shows them, and moves what they have to the \
+other groups. It waits for clients that began before, takes all nodes and the password, and may be \
+interrupted and run again, beside backups and everything else. What has moved stays for five \
+minutes more. Then the nodes are forgotten: switch them off. A single node is replaced by another \
+(`tabane cluster replace`), for which a drained one will do, once its directory is empty.
+
+Example:
+  tabane cluster drain -r cluster:cluster.json g1 g2 g3")]
+    Drain {
+        /// The names of all nodes of the group
+        #[arg(required = true)]
+        names: Vec<String>,
+        /// Move at most this many KiB a second
+        #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u64).range(1..))]
+        limit: Option<u64>,
+    },
     /// Read everything, and mend what has changed: as `tabane scrub`
     #[command(after_help = "\
 Example:
@@ -265,6 +285,7 @@ impl Cluster {
                 heal::heal(global, HealOptions::default().is_urgent(urgent))
             }
             Action::Rebalance { limit } => rebalance(global, limit),
+            Action::Drain { names, limit } => cluster_drain::drain(global, &names, limit),
             Action::Scrub { limit } => heal::heal(
                 global,
                 HealOptions::default()
@@ -423,6 +444,7 @@ fn show(global: &Global, file: &ClusterFile, nodes: &[Arc<NodeStorage>]) -> Resu
             (_, None, _) => "answers",
             (_, _, None) => "not in use",
             (_, _, Some(target)) if target.missing.is_some() => "missing",
+            (_, _, Some(target)) if target.is_retired => "draining",
             (_, _, Some(target)) if target.lacks > 0 => "behind",
             _ => "ok",
         };
@@ -551,7 +573,7 @@ fn remove(global: &Global, name: &str) -> Result<Exit> {
         if survey.targets.iter().any(|target| target.url == url) {
             return Err(Failure::Other(format!(
                 "{name} is a node of the repository: `tabane cluster replace` puts another in its \
-                 place"
+                 place, and `tabane cluster drain` empties its group"
             )));
         }
     }
@@ -564,12 +586,7 @@ fn remove(global: &Global, name: &str) -> Result<Exit> {
 fn rebalance(global: &Global, limit: Option<u64>) -> Result<Exit> {
     global.cluster()?;
     let storage = global.set_with_secret()?;
-    let progress = Progress::start(global);
-    let reporter = Reporter::new(&progress).without_notes(global.quiet);
-    let options = RebalanceOptions::default().limit_kib_per_s(limit);
-    let report = storage.rebalance(options, &reporter);
-    progress.stop();
-    let report = report.map_err(|error| Failure::Storage("cannot rebalance: ", error))?;
+    let report = move_objects(global, &storage, limit)?;
     if global.json {
         let mut object = into_object(json!({"message_type": "summary"}));
         object.append(&mut into_object(
@@ -595,8 +612,22 @@ fn rebalance(global: &Global, limit: Option<u64>) -> Result<Exit> {
     })
 }
 
+/// Moves objects to newer groups, and shows how far it has come.
+pub fn move_objects(
+    global: &Global,
+    storage: &StripedStorage,
+    limit: Option<u64>,
+) -> Result<RebalanceReport> {
+    let progress = Progress::start(global);
+    let reporter = Reporter::new(&progress).without_notes(global.quiet);
+    let options = RebalanceOptions::default().limit_kib_per_s(limit);
+    let report = storage.rebalance(options, &reporter);
+    progress.stop();
+    report.map_err(|error| Failure::Storage("cannot move objects: ", error))
+}
+
 /// The node of this name.
-fn known(file: &Path, name: &str) -> Result<Arc<NodeStorage>> {
+pub fn known(file: &Path, name: &str) -> Result<Arc<NodeStorage>> {
     let nodes = cluster::nodes(file)?;
     let names: Vec<&str> = nodes.iter().map(|node| node.name()).collect();
     let text = format!(
@@ -621,7 +652,7 @@ fn check_old(file: &Path, old: &str, new: &str) -> Result<()> {
 }
 
 /// Reports a change of a node.
-fn say(global: &Global, node: &str, text: String) -> Result<()> {
+pub fn say(global: &Global, node: &str, text: String) -> Result<()> {
     if global.json {
         return print_json(&json!({"message_type": "cluster_changed", "node": node, "text": text}));
     }

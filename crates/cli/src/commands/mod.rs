@@ -29,6 +29,7 @@ macro_rules! commands {
 
 mod cluster_bench;
 mod cluster_clients;
+mod cluster_drain;
 
 /// The commands that open no repository, with what they use of its options all the same.
 pub const WITHOUT_REPOSITORY: [(&str, &[&str]); 13] = [

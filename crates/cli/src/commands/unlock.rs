@@ -57,7 +57,8 @@ impl Unlock {
     }
 }
 
-fn describe(seen: &Seen) -> String {
+/// Who a client is, in a line.
+pub fn describe(seen: &Seen) -> String {
     let Some(client) = &seen.client else {
         return format!("{}  cannot be read", seen.id.short());
     };

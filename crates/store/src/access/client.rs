@@ -100,6 +100,22 @@ impl Seen {
     }
 }
 
+impl Seen {
+    /// Whether both are records of one client, which renews its own under other IDs.
+    fn is_of_same(&self, other: &Self) -> bool {
+        match (&self.client, &other.client) {
+            (Some(one), Some(other)) => {
+                let since = other.since;
+                Client {
+                    since,
+                    ..one.clone()
+                } == *other
+            }
+            _ => self.id == other.id,
+        }
+    }
+}
+
 /// Announces this process until it is dropped.
 pub struct Presence {
     shared: Arc<Shared>,
@@ -174,8 +190,12 @@ impl Presence {
         if let Some(id) = said.id {
             return Ok(id);
         }
-        let id = put(&self.shared.repository, &said.client)?;
+        let repository = &self.shared.repository;
+        let id = put(repository, &said.client)?;
         said.id = Some(id);
+        // Whoever changes the storage waits for those whose records it sees afterwards.
+        let current = repository.storage().check_current();
+        current.map_err(Error::storage("write", Name::new(ObjectKind::Client, id)))?;
         Ok(id)
     }
 
@@ -328,6 +348,22 @@ impl Repository {
         }
         Ok(Forgotten { removed, left })
     }
+
+    /// Returns when all clients that are at work now have ended, or are dead. As long as some are
+    /// left, `pause` gets them, and says how it goes on.
+    ///
+    /// # Errors
+    /// When the storage fails, or `pause` ends it.
+    pub fn wait_for_clients(&self, mut pause: impl FnMut(&[Seen]) -> Result<()>) -> Result<()> {
+        let mut left = self.forget_dead_clients(false)?.left;
+        while !left.is_empty() {
+            pause(&left)?;
+            let mut now = self.forget_dead_clients(false)?.left;
+            now.retain(|seen| left.iter().any(|before| before.is_of_same(seen)));
+            left = now;
+        }
+        Ok(())
+    }
 }
 
 fn put(repository: &Repository, client: &Client) -> Result<Id> {
@@ -351,6 +387,29 @@ fn pid_space() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_that_renews_its_record_is_the_same() {
+        let seen = |id: u8, pid: Option<u32>, since: Option<i64>| Seen {
+            id: Id([id; 32]),
+            client: pid.map(|pid| Client {
+                purpose: Purpose::Backup,
+                hostname: "host".to_owned(),
+                username: "user".to_owned(),
+                pid,
+                pid_space: None,
+                since: since.map(|since| Timestamp::from_second(since).unwrap()),
+            }),
+            modified: SystemTime::UNIX_EPOCH,
+        };
+        let first = seen(1, Some(7), None);
+        assert!(first.is_of_same(&seen(2, Some(7), Some(5))));
+        assert!(!first.is_of_same(&seen(2, Some(8), None)));
+        let unreadable = seen(1, None, None);
+        assert!(unreadable.is_of_same(&seen(1, None, None)));
+        assert!(!unreadable.is_of_same(&seen(2, None, None)));
+        assert!(!unreadable.is_of_same(&seen(2, Some(7), None)));
+    }
 
     /// Dead is whose process of this machine has ended, or who was silent for a day.
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_store::{PruneOptions, Repository};
-use tabane_striped::{HAS_GROWN, StripedStorage};
+use tabane_striped::{HAS_CHANGED, StripedStorage};
 
 use crate::bed::{Bed, Quiet, Random, heal, scrub};
 use crate::common::striped::Told;
@@ -241,7 +241,7 @@ fn who_does_not_know_of_an_added_target_is_told() {
     fs::write(bed.source().join("new"), Random(12).bytes(300_000)).unwrap();
     back_up(&bed.repository(), &[&bed.source()]);
     let error = before.plan_prune(Default::default()).map(drop).unwrap_err();
-    assert!(error.to_string().contains(HAS_GROWN), "{error}");
+    assert!(error.to_string().contains(HAS_CHANGED), "{error}");
     assert_clean(&bed.repository());
 }
 

@@ -11,13 +11,13 @@ use super::{Bed, Problems, object};
 const LEN: usize = 200_000;
 
 /// The targets that have a part of an object.
-fn holders(bed: &Bed, name: Name) -> Vec<usize> {
+pub fn holders(bed: &Bed, name: Name) -> Vec<usize> {
     let has = |number: &usize| bed.targets[*number].inner.stat(name).is_ok();
     (0..bed.targets.len()).filter(has).collect()
 }
 
 /// Puts so many packs.
-fn put(storage: &StripedStorage, count: u8) -> Vec<(Name, Vec<u8>)> {
+pub fn put(storage: &StripedStorage, count: u8) -> Vec<(Name, Vec<u8>)> {
     let objects: Vec<_> = (0..count).map(|seed| object(seed, LEN)).collect();
     for (name, bytes) in &objects {
         storage.put(*name, &[bytes]).unwrap();
@@ -25,7 +25,7 @@ fn put(storage: &StripedStorage, count: u8) -> Vec<(Name, Vec<u8>)> {
     objects
 }
 
-fn check(storage: &StripedStorage, objects: &[(Name, Vec<u8>)]) {
+pub fn check(storage: &StripedStorage, objects: &[(Name, Vec<u8>)]) {
     let listed = storage.list(ObjectKind::Pack).unwrap();
     assert_eq!(listed.len(), objects.len());
     for (name, bytes) in objects {
@@ -36,7 +36,7 @@ fn check(storage: &StripedStorage, objects: &[(Name, Vec<u8>)]) {
     }
 }
 
-fn heal(storage: &StripedStorage) -> tabane_striped::HealReport {
+pub fn heal(storage: &StripedStorage) -> tabane_striped::HealReport {
     let problems = Problems::default();
     let report = storage.heal(HealOptions::default(), &problems).unwrap();
     assert!(problems.0.lock().unwrap().is_empty());
@@ -57,11 +57,11 @@ fn an_object_is_in_one_group_and_two_targets_of_each_may_be_lost() {
     }
     check(&storage, &objects);
     check(&bed.open(), &objects);
-    // Small objects have all their copies in one group.
+    // Small objects have all their copies in the first group.
     let bytes = [7; 1000];
     let small = Name::new(ObjectKind::Index, object_id(&[&bytes]));
     storage.put(small, &[&bytes]).unwrap();
-    assert_eq!(holders(&bed, small), [9, 10, 11]);
+    assert!(holders(&bed, small).iter().all(|&number| number < 4));
     let survey = storage.survey().unwrap();
     assert!(survey.is_whole() && survey.spare.len() == 12);
     assert_eq!(survey.incomplete_objects, 0);
@@ -206,13 +206,13 @@ fn a_set_gets_more_groups_and_they_get_larger() {
 #[test]
 fn copies_that_are_in_two_groups_come_into_one() {
     let bed = Bed::of_groups(&[3, 3], "target-");
-    bed.fail(&[4, 5], Some(StorageErrorKind::Unreachable));
+    bed.fail(&[1, 2], Some(StorageErrorKind::Unreachable));
     let bytes = [9; 500];
     let name = Name::new(ObjectKind::Index, object_id(&[&bytes]));
     bed.open().put(name, &[&bytes]).unwrap();
     assert_eq!(holders(&bed, name).len(), 3);
-    assert!(holders(&bed, name).contains(&3));
-    bed.fail(&[4, 5], None);
+    assert!(holders(&bed, name).contains(&0));
+    bed.fail(&[1, 2], None);
     let storage = bed.open();
     assert!(
         !storage
@@ -232,7 +232,7 @@ fn copies_that_are_in_two_groups_come_into_one() {
     assert_eq!(heal(&bed.open()).written_parts, 0);
 }
 
-fn rebalance(storage: &StripedStorage) -> RebalanceReport {
+pub fn rebalance(storage: &StripedStorage) -> RebalanceReport {
     let options = RebalanceOptions::default().listing_time(Duration::from_millis(100));
     let problems = Problems::default();
     let report = storage.rebalance(options, &problems).unwrap();
@@ -240,7 +240,7 @@ fn rebalance(storage: &StripedStorage) -> RebalanceReport {
     report
 }
 
-fn parts_bytes(bed: &Bed, numbers: std::ops::Range<usize>) -> u64 {
+pub fn parts_bytes(bed: &Bed, numbers: std::ops::Range<usize>) -> u64 {
     let lists = bed.targets[numbers].iter();
     let lists = lists.flat_map(|target| target.inner.list(ObjectKind::Pack).unwrap());
     lists.map(|listed| listed.len).sum()
@@ -377,7 +377,7 @@ fn a_rebalance_that_was_killed_is_ended_by_the_next() {
     );
 }
 
-fn bed_with_secret(bed: &Bed) -> StripedStorage {
+pub fn bed_with_secret(bed: &Bed) -> StripedStorage {
     let storage = bed.open();
     storage.learn_secret(&[5; 32]);
     storage

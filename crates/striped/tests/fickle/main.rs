@@ -1,8 +1,10 @@
 //! Sets over targets that fail, come back, and lie.
 
 mod beside;
+mod drain;
 mod forged;
 mod groups;
+mod grown;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,0 +1,217 @@
+//! Empties a group of targets, so that a set can do without them.
+//!
+//! First the group is retired: no client that opens the set from then on puts anything there. When
+//! all clients that had opened it before have ended, a heal gives others the copies of small
+//! objects, and a rebalance moves the stripes. When nothing is left that is not elsewhere, the set
+//! forgets the targets.
+
+use crate::container::GENERATION_MAX;
+use crate::list::{HAS_CHANGED, Holding};
+use crate::marks::is_note;
+use crate::numbers::Numbers;
+use crate::open::refusal;
+use crate::set::Description;
+use crate::striped::{REPLICAS, StripedStorage};
+use tabane_storage::{Id, Name, ObjectKind, Result, StorageError, StorageErrorKind};
+
+impl StripedStorage {
+    /// Lets no new objects go to the group of these targets, named by their URLs: all of one group.
+    /// Returns false, and changes nothing, if that is so already. Open the set again afterwards.
+    ///
+    /// # Errors
+    /// When these are not the targets of a group, there is no other group, or not enough room in
+    /// the others; when a target is missing; when another client changes the set.
+    pub fn retire(&self, urls: &[&str]) -> Result<bool> {
+        self.check_all_there()?;
+        let numbers = self.numbers_of(urls)?;
+        if self.is_retired(&numbers) {
+            return Ok(false);
+        }
+        let of_group = |group: &u8| -> Numbers {
+            let targets = self.generation(*group).unwrap_or_default();
+            targets.iter().copied().collect()
+        };
+        let mut groups = self.groups.iter().copied();
+        let Some(group) = groups.find(|group| of_group(group) == numbers) else {
+            return Err(self.no_group(&numbers, of_group));
+        };
+        if self.groups.len() == 1 {
+            return Err(refusal(
+                "there is no other group that could keep what these have".to_owned(),
+            ));
+        }
+        let used: u64 = self
+            .survey()?
+            .targets
+            .iter()
+            .enumerate()
+            .filter(|(number, _)| numbers.contains(*number))
+            .map(|(_, target)| target.bytes)
+            .sum();
+        let free = self.groups.iter().zip(self.least_free());
+        let free = free.filter(|(other, _)| **other != group);
+        let room: Option<u64> = free
+            .map(|(group, least)| Some(least? * of_group(group).len() as u64))
+            .sum();
+        if let Some(room) = room.filter(|room| *room < used) {
+            return Err(refusal(format!(
+                "the other groups have room for {room} bytes, and these targets hold {used}: add \
+                 another group first"
+            )));
+        }
+        let retired = self.description.retire(group);
+        if retired.generations.len() > usize::from(GENERATION_MAX) {
+            let text = format!("a set can grow and shrink {} times", GENERATION_MAX - 1);
+            return Err(StorageError::new(StorageErrorKind::TooManyTargets, text));
+        }
+        self.announce(&[], &retired)?;
+        Ok(true)
+    }
+
+    /// Forgets these targets of a retired group, and takes what they are from them, so that no
+    /// client uses them any more. Open the set again afterwards.
+    ///
+    /// # Errors
+    /// When something is left on them that is not elsewhere; when a target is missing; when another
+    /// client changes the set.
+    pub fn forget_retired(&self, urls: &[&str]) -> Result<()> {
+        self.check_all_there()?;
+        let numbers = self.numbers_of(urls)?;
+        if !self.is_retired(&numbers) {
+            return Err(refusal(
+                "these targets are in a group that is in use".to_owned(),
+            ));
+        }
+        self.copy_marks(&numbers)?;
+        let left = self.left_on(&numbers)?;
+        if left > 0 {
+            return Err(StorageError::new(
+                StorageErrorKind::TargetNeeded,
+                format!("{left} objects on them are not elsewhere yet"),
+            ));
+        }
+        let gone: Vec<Id> = numbers
+            .iter()
+            .map(|number| self.targets.all()[number].id)
+            .collect();
+        self.announce(&[], &self.description.without(&gone))?;
+        for number in numbers.iter() {
+            let Some(target) = self.targets.storage(number) else {
+                continue;
+            };
+            match target.delete(Name::TARGET) {
+                Err(error) if error.kind() != StorageErrorKind::NotFound => {
+                    return Err(self.targets.blame(number, &error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails if a group to which this client puts objects was retired since it has opened the set.
+    pub(crate) fn check_groups_in_use(&self) -> Result<()> {
+        if self.groups.len() == 1 {
+            return Ok(());
+        }
+        match self.later_description()? {
+            Some(later) if self.lacks_a_group(&later) => Err(refusal(HAS_CHANGED.to_owned())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a group has a target that is in no group of a later description.
+    fn lacks_a_group(&self, later: &Description) -> bool {
+        let groups = later.groups();
+        let groups = groups
+            .iter()
+            .map(|&group| &later.generations[usize::from(group) - 1]);
+        let used: Vec<&Id> = groups.flatten().collect();
+        let own = self
+            .groups
+            .iter()
+            .filter_map(|&group| self.generation(group));
+        let mut own = own.flatten().map(|&number| self.targets.all()[number].id);
+        own.any(|id| !used.contains(&&id))
+    }
+
+    fn numbers_of(&self, urls: &[&str]) -> Result<Numbers> {
+        let all = self.targets.all();
+        let number = |url: &&str| {
+            let number = all.iter().position(|target| target.url == **url);
+            number.ok_or_else(|| {
+                let text = format!("{url} is no target of this set");
+                StorageError::new(StorageErrorKind::NoSuchTarget, text)
+            })
+        };
+        urls.iter().map(number).collect()
+    }
+
+    /// Whether none of these targets is in a group.
+    pub(crate) fn is_retired(&self, numbers: &Numbers) -> bool {
+        let groups = self.groups.iter();
+        let targets = groups.filter_map(|&group| self.generation(group));
+        !targets.flatten().any(|&number| numbers.contains(number))
+    }
+
+    fn no_group(&self, numbers: &Numbers, of_group: impl Fn(&u8) -> Numbers) -> StorageError {
+        let urls = |group: Numbers| {
+            let urls = group
+                .iter()
+                .map(|number| self.targets.all()[number].url.clone());
+            urls.collect::<Vec<_>>().join(", ")
+        };
+        let touched = self.groups.iter().map(of_group);
+        let touched = touched.filter(|group| !group.and(numbers).is_empty());
+        let touched: Vec<String> = touched.map(urls).collect();
+        refusal(format!(
+            "only a whole group can be drained: name all of {}, and no others",
+            touched.join(", or all of ")
+        ))
+    }
+
+    /// How many objects would be lost, or have too few copies, without these targets.
+    fn left_on(&self, numbers: &Numbers) -> Result<usize> {
+        let objects = self.holdings(&ObjectKind::ALL)?;
+        let is_left = |(name, holding): &&(Name, Holding)| {
+            let needs = match self.generation(holding.generation()) {
+                Some(targets) => targets.iter().any(|&number| numbers.contains(number)),
+                None => !self.lacking(*name, holding).is_empty(),
+            };
+            needs && !self.is_fragment(holding)
+        };
+        Ok(objects.iter().filter(is_left).count())
+    }
+
+    /// Gives others the marks of deleted objects that these targets have.
+    fn copy_marks(&self, numbers: &Numbers) -> Result<()> {
+        for (number, list) in self.raw_lists(ObjectKind::Deleted)? {
+            let from = self.targets.storage(number);
+            let Some(from) = from.filter(|_| numbers.contains(number)) else {
+                continue;
+            };
+            let marks = list
+                .iter()
+                .map(|listed| Name::new(ObjectKind::Deleted, listed.id));
+            for mark in marks.filter(|mark| !is_note(*mark)) {
+                let bytes = match from.get(mark, None) {
+                    // A heal has just applied it.
+                    Err(error) if error.kind() == StorageErrorKind::NotFound => continue,
+                    read => read.map_err(|error| self.targets.blame(number, &error))?,
+                };
+                let others = self.replica_order(mark.id).into_iter();
+                let others = others.filter(|other| !numbers.contains(*other));
+                let others: Vec<usize> = others.take(REPLICAS).collect();
+                for (other, put) in self.targets.each(&others, |_, to| to.put(mark, &[&bytes])) {
+                    match put {
+                        Err(error) if error.kind() != StorageErrorKind::AlreadyExists => {
+                            return Err(self.targets.blame(other, &error));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
