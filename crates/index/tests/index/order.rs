@@ -1,8 +1,6 @@
-//! What an index knows, from memory, from a cache, and from both.
+//! Segments of a pack follow one another: in memory, in a cache, and in both.
 
-mod bed;
-
-use bed::{Objects, id, pack};
+use crate::bed::{Objects, id, pack};
 use tabane_index::{Cache, Index, IndexObjects};
 
 /// The numbers of the segments behind that of a block in its pack, from one to the next.
@@ -68,24 +66,4 @@ fn segments_of_a_pack_follow_one_another_in_a_cache_and_in_memory() {
         [index.find(&id(9)).unwrap().unwrap().segment]
     );
     assert_eq!(following(&index, 9), [0; 0]);
-}
-
-#[test]
-fn folding_does_not_bring_back_excluded_packs() {
-    let folder = tempfile::tempdir().unwrap();
-    let cache = Cache::new(folder.path(), |warning| panic!("{warning}"));
-    let objects = objects();
-    let mut index = cache.load_index(&objects).unwrap();
-    index.exclude_packs(|pack| pack.id == id(100)).unwrap();
-    let new = vec![(id(103), pack(&[&[8]]))];
-    index.add_all(&new).unwrap();
-    cache
-        .fold(&objects, &mut index, vec![(id(200), new)])
-        .unwrap();
-    let known: Vec<u8> = (1..=9)
-        .filter(|block| index.find(&id(*block)).unwrap().is_some())
-        .collect();
-    assert_eq!(known, [4, 5, 6, 7, 8]);
-    // For those who come later, the pack counts: they may know that it is there again.
-    assert!(cache.load_index(&objects).unwrap().keeps(&id(1)).unwrap());
 }
