@@ -152,7 +152,9 @@ impl Cache {
         let folder = self.folder_of(objects);
         let packs = new.iter().flat_map(|(_, packs)| packs);
         let packs: HashSet<Id> = packs.map(|(id, _)| *id).collect();
-        let is_of_these = |(run, _): &(Run, bool)| run.path().parent() == Some(&*folder);
+        // Merged with others, a run would have its excluded packs again.
+        let is_of_these =
+            |(run, _): &(Run, bool)| run.path().parent() == Some(&*folder) && !run.has_excluded();
         let (ours, others): (Vec<_>, Vec<_>) = index.take_runs().into_iter().partition(is_of_these);
         let mut runs: Vec<Run> = ours.into_iter().map(|(run, _)| run).collect();
         let mut current: HashSet<Id> = new.iter().map(|(id, _)| *id).collect();

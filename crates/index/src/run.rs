@@ -315,6 +315,11 @@ impl Run {
         self.unnamed.binary_search(&pack).is_err()
     }
 
+    /// Whether blocks of some packs do not count.
+    pub fn has_excluded(&self) -> bool {
+        !self.excluded.is_empty()
+    }
+
     fn exclude(&mut self, pack: &PackRecord) {
         if pack.blocks > 0 {
             self.excluded

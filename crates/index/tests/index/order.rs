@@ -1,8 +1,6 @@
-//! What an index knows, from memory, from a cache, and from both.
+//! Segments of a pack follow one another: in memory, in a cache, and in both.
 
-mod bed;
-
-use bed::{Objects, id, pack};
+use crate::bed::{Objects, id, pack};
 use tabane_index::{Cache, Index, IndexObjects};
 
 /// The numbers of the segments behind that of a block in its pack, from one to the next.
