@@ -1417,7 +1417,8 @@ fn garbage_other_versions_and_forged_tokens_are_refused() {
     }
 }
 
-/// Twice as many nodes, twice; then two racks are away, and four nodes are replaced.
+/// Twice as many nodes, twice; then two racks are away, four nodes are replaced, and a group is
+/// drained.
 #[test]
 fn a_cluster_of_6_nodes_grows_to_12_and_24() {
     const RACKS: usize = 6;
@@ -1503,6 +1504,33 @@ fn a_cluster_of_6_nodes_grows_to_12_and_24() {
         "{report:?} {least}"
     );
     drained.iter().for_each(|&number| bed.stop(number));
+    check(&bed);
+    let survey = bed.open(Plan::Auto).survey().unwrap();
+    assert!(survey.is_whole());
+    // A whole group is given up.
+    let last = survey
+        .targets
+        .iter()
+        .filter(|target| target.group == Some(4));
+    let last: Vec<&str> = last.map(|target| target.url.as_str()).collect();
+    assert_eq!(last.len(), RACKS);
+    assert!(bed.open(Plan::Auto).retire(&last).unwrap());
+    let storage = bed.open(Plan::Auto);
+    storage.heal(HealOptions::default(), &Quiet).unwrap();
+    let options = RebalanceOptions::default().listing_time(Duration::from_millis(100));
+    let report = storage.rebalance(options, &Quiet).unwrap();
+    let retired = survey
+        .targets
+        .iter()
+        .filter(|target| target.group == Some(4));
+    let least: u64 = retired.map(|target| target.bytes).sum();
+    assert!(report.moved_bytes <= least * 11 / 10, "{report:?} {least}");
+    storage.forget_retired(&last).unwrap();
+    for number in 0..bed.nodes.len() {
+        if last.contains(&cluster::node_url(&format!("n{number}")).as_str()) {
+            bed.stop(number);
+        }
+    }
     check(&bed);
     assert!(bed.open(Plan::Auto).survey().unwrap().is_whole());
 }

@@ -477,9 +477,14 @@ fn of_storage(error: tabane_storage::StorageError) -> Failure {
 
 /// Whether the set has got other targets since this client has opened it, or has read the set file.
 fn is_behind(error: &str) -> bool {
-    [HAS_CHANGED, "no place in the set file holds it", OFF]
-        .iter()
-        .any(|why| error.contains(why))
+    // A place is empty for who has asked it just before it became a target.
+    let why = [
+        HAS_CHANGED,
+        "no place in the set file holds it",
+        "the place is empty",
+        OFF,
+    ];
+    why.iter().any(|why| error.contains(why))
 }
 
 /// Whoever empties a group looks so often whether others have ended.

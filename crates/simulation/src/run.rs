@@ -19,7 +19,7 @@ use crate::client::{Promises, Silent, Sources, Worker, backup_options, tight};
 use crate::plan::{Fault, Plan};
 use crate::server::Accounts;
 use crate::turns::Turns;
-use crate::world::{Opened, World};
+use crate::world::{Change, Opened, World};
 
 /// What runs share.
 #[derive(Default)]
@@ -260,20 +260,26 @@ fn judge(plan: &Plan, world: &World, promises: &Promises) -> Result<(), String> 
     Ok(())
 }
 
-/// Who began to change the targets and died does so again, as it was told.
+/// Who began to change the targets and died does so again, as it was told. Of two changes, one may
+/// have to be ended before the other.
 fn end_changes(plan: &Plan, world: &World) -> Result<(), String> {
     let commands = plan.clients.iter().flat_map(|client| &client.commands);
-    for &(command, choice) in commands {
-        let failed = |error| format!("a change of targets, tried again: {error}");
-        if let Some(change) = command.change(choice)
-            && let Opened::Set(set) = world.direct().map_err(failed)?
-            && world.has_begun(&set, change)
-        {
-            let changed = world.change(&set, &world.targets(true), change);
-            changed.map_err(failed)?;
+    let changes: Vec<Change> = commands
+        .filter_map(|(command, choice)| command.change(*choice))
+        .collect();
+    let end = |change: Change| -> Result<(), StorageError> {
+        match world.direct()? {
+            Opened::Set(set) if world.has_begun(&set, change) => {
+                world.change(&set, &world.targets(true), change)
+            }
+            _ => Ok(()),
         }
+    };
+    for &change in changes.iter().rev() {
+        let _ = end(change);
     }
-    Ok(())
+    let ended = changes.into_iter().try_for_each(end);
+    ended.map_err(|error| format!("a change of targets, tried again: {error}"))
 }
 
 /// In half of the runs, a group that somebody began to empty is gone in the end.

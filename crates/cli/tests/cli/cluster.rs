@@ -426,6 +426,50 @@ fn a_cluster_of_groups_grows_by_a_group() {
     comes_back(&bed);
 }
 
+/// The first group has the copies of small objects: keys, the index, snapshots.
+#[test]
+fn a_group_is_drained_and_its_nodes_are_switched_off() {
+    let bed = Bed::new();
+    let file = bed.path("cluster.json").display().to_string();
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let nodes = names.map(|name| format!("--node={name}=127.0.0.1:0"));
+    let create = ["cluster", "create", &file, "--group-size", "3"].into_iter();
+    let create = create.chain(nodes.iter().map(String::as_str));
+    run(&mut bare_command(create)).succeeds();
+    let mut daemons: Vec<Daemon> = names.map(|name| Daemon::start(&bed, name)).into();
+    tabane(&bed, ["init"]).succeeds();
+    let status = || {
+        let ran = tabane(&bed, ["cluster", "status", "--json"]);
+        ran.succeeds().last_json()
+    };
+    let targets = status()["survey"]["targets"].clone();
+    let targets = targets.as_array().expect("targets");
+    let first = targets.iter().filter(|target| target["group"] == 1);
+    let first: Vec<String> = first
+        .map(|target| target["url"].as_str().expect("a URL")["node://".len()..].to_owned())
+        .collect();
+    let drain = |names: &[String]| {
+        let names = names.iter().map(String::as_str);
+        tabane(&bed, ["cluster", "drain"].into_iter().chain(names))
+    };
+    drain(&first[..2]).fails(1, "only a whole group can be drained: name all of ");
+    drain(&["x".to_owned()]).fails(1, "the cluster has no node x");
+    drain(&first).succeeds().says("switch them off");
+    let is_named = |daemon: &Daemon, name: &String| daemon.node().starts_with(&format!("{name}="));
+    daemons.retain(|daemon| !first.iter().any(|name| is_named(daemon, name)));
+    assert_eq!(daemons.len(), 3);
+    let status = status();
+    assert_eq!(status["nodes"].as_array().expect("nodes").len(), 3);
+    assert_eq!(
+        status["statement"],
+        "any two targets can be lost now without losing data"
+    );
+    let source = bed.source().display().to_string();
+    tabane(&bed, ["backup", &source]).succeeds();
+    drop(daemons.remove(1));
+    comes_back(&bed);
+}
+
 #[test]
 fn bad_input() {
     let bed = Bed::new();
