@@ -379,6 +379,7 @@ mod tests {
         let (data, parts) = ([0x5a; 200], 5);
         for number in 0..parts {
             assert_eq!((pack.blocks(), pack.is_empty()), (2 * number, number == 0));
+            assert_eq!(pack.len(), HEADER_LEN + number * 216);
             let block = |place| (Id([2 * number as u8 + place; 32]), 100);
             pack.push(Codec::Stored, &data, vec![block(0), block(1)]);
         }
@@ -396,5 +397,13 @@ mod tests {
             }
         }
         assert_eq!(read_contents(&keys, &bytes, "it").unwrap(), contents);
+    }
+
+    /// A pack is closed by the segment with which it is full, so it never moves while it grows.
+    #[test]
+    fn a_new_pack_has_room_for_all_that_it_takes() {
+        let keys = Keyring::new(Unwrapped::Master(MasterKey::random()), false);
+        let pack = PackWriter::new(&keys, BlockKind::Data, Vec::new());
+        assert!(pack.bytes.capacity() >= PACK_LEN + 2 * SEGMENT_LEN);
     }
 }

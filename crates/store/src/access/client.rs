@@ -386,7 +386,65 @@ fn pid_space() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use tabane_format::key::KdfCost;
+    use tabane_testing::memory::MemoryStorage;
+
     use super::*;
+    use crate::access::repository::InitOptions;
+
+    /// A renewal puts a new record in the place of the old one. The new record says when the client
+    /// began, which was the time of the first.
+    #[test]
+    fn a_renewed_record_says_when_its_client_began() {
+        let storage = MemoryStorage::default();
+        let options = InitOptions::default().kdf_cost(KdfCost::WEAKEST);
+        let password = b"password".to_vec().into();
+        let repository = Repository::init(Arc::new(storage.clone()), &password, options).unwrap();
+        let hour = Duration::from_secs(3600);
+        let mut presences = Vec::new();
+        for _ in 0..3 {
+            presences.push(Presence::announce(&repository, Purpose::Backup).unwrap());
+            storage.wait(hour);
+        }
+        for presence in &presences {
+            let find = || {
+                let id = presence.ensure().unwrap();
+                let seen = list(&repository).unwrap();
+                seen.into_iter().find(|seen| seen.id == id).unwrap()
+            };
+            let first = find();
+            assert_eq!(first.client.as_ref().unwrap().since, None);
+            for _ in 0..2 {
+                storage.wait(hour);
+                let before = find();
+                presence.shared.renew().unwrap();
+                let renewed = find();
+                assert!(renewed.modified >= before.modified + hour);
+                assert_eq!(renewed.since(), first.modified);
+                let expected = Client {
+                    since: Some(first.modified.try_into().unwrap()),
+                    ..first.client.clone().unwrap()
+                };
+                assert_eq!(renewed.client, Some(expected));
+            }
+            assert_eq!(list(&repository).unwrap().len(), 3);
+        }
+        drop(presences);
+        assert_eq!(list(&repository).unwrap().len(), 0);
+    }
+
+    /// Process IDs mean nothing across boots and namespaces.
+    #[test]
+    fn the_space_of_process_ids_names_boot_and_namespace() {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+        let namespace = std::fs::read_link("/proc/self/ns/pid").ok();
+        let both = boot.zip(namespace);
+        let expected = both.map(|(boot, namespace)| {
+            let boot = boot.lines().next().unwrap().to_owned();
+            format!("{boot} {}", namespace.display())
+        });
+        assert_eq!(pid_space(), expected);
+    }
 
     #[test]
     fn a_client_that_renews_its_record_is_the_same() {

@@ -557,6 +557,8 @@ mod tests {
         ]);
         assert_eq!(kept(&[last(Period::Quarter, 3)], &group), [1, 5, 6].into());
         assert_eq!(kept(&[last(Period::HalfYear, 2)], &group), [5, 6].into());
+        // There are two, and the oldest snapshot stays too.
+        assert_eq!(kept(&[last(Period::HalfYear, 3)], &group), [0, 5, 6].into());
         assert_eq!(kept(&[last(Period::Minute, 3)], &group), [3, 5, 6].into());
     }
 
@@ -598,6 +600,10 @@ mod tests {
         assert_eq!(found, [vec![], vec!["within 7d"], future.clone()]);
         let found = reasons(&rules, &group[2..], &TimeZone::UTC, now, &HashSet::new());
         assert_eq!(found, std::slice::from_ref(&future));
+        // The present is not the future.
+        let present = group[1].1.time;
+        let found = reasons(&rules, &group, &TimeZone::UTC, present, &HashSet::new());
+        assert_eq!(found[1], ["within 7d"]);
         let group = at(&["2026-05-30T00:00", "2026-06-02T00:00", "2026-06-03T00:00"]);
         let found = reasons(
             &[last(Period::Day, 2)],
@@ -634,6 +640,23 @@ mod tests {
             vec!["wanted until 2101-01-01"],
             vec!["last snapshot"],
             vec![],
+        ];
+        assert_eq!(found, expected);
+        // It is wanted until that time, not at it.
+        let found = reasons(&[], &group, &TimeZone::UTC, time(2101), &HashSet::new());
+        assert_eq!(found[1], [""; 0]);
+    }
+
+    #[test]
+    fn misdated_snapshots_stay_and_count_for_no_rule() {
+        let group = at(&["2026-01-01T00:00", "2026-01-02T00:00", "2026-01-03T00:00"]);
+        let misdated = [group[2].0].into();
+        let rules = [last(Period::Each, 1)];
+        let found = reasons(&rules, &group, &TimeZone::UTC, far_future(), &misdated);
+        let expected = [
+            vec![],
+            vec!["last snapshot"],
+            vec!["dated otherwise than it was stored"],
         ];
         assert_eq!(found, expected);
     }

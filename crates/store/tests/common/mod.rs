@@ -2,6 +2,7 @@
 #![allow(dead_code, unused_imports, unused_macros)]
 
 pub mod fault;
+pub mod heard;
 pub mod striped;
 
 use std::fs;

@@ -16,6 +16,7 @@ use tabane_store::rewrite::RewriteOptions;
 use tabane_store::{Error, Id, Repository};
 
 use super::basics::{prune_with, tight};
+use crate::common::heard::{Heard, ended};
 use crate::common::memory::MemoryStorage;
 use crate::common::tree::{random_bytes, write};
 use crate::common::{
@@ -244,51 +245,6 @@ fn nobody_relies_on_a_late_index_object_whose_client_died() {
     assert_restores(&repository, made, dir.path(), dir.path());
 }
 
-/// Hears of each operation before it is done, and may end it.
-struct Heard<F> {
-    inner: MemoryStorage,
-    hear: Mutex<F>,
-}
-
-impl<F> Heard<F>
-where
-    F: FnMut(&str, ObjectKind) -> tabane_storage::Result<()> + Send + 'static,
-{
-    fn open(inner: &MemoryStorage, hear: F) -> Arc<Repository> {
-        open(Self {
-            inner: inner.clone(),
-            hear: Mutex::new(hear),
-        })
-    }
-
-    fn hear(&self, what: &str, kind: ObjectKind) -> tabane_storage::Result<&MemoryStorage> {
-        (self.hear.lock().unwrap())(what, kind).map(|()| &self.inner)
-    }
-}
-
-impl<F> Storage for Heard<F>
-where
-    F: FnMut(&str, ObjectKind) -> tabane_storage::Result<()> + Send + 'static,
-{
-    forward!(location, create);
-
-    fn put(&self, name: Name, parts: &[&[u8]]) -> tabane_storage::Result<()> {
-        self.hear("put", name.kind)?.put(name, parts)
-    }
-    fn get(&self, name: Name, range: Option<Range<u64>>) -> tabane_storage::Result<Vec<u8>> {
-        self.hear("get", name.kind)?.get(name, range)
-    }
-    fn list(&self, kind: ObjectKind) -> tabane_storage::Result<Vec<Listed>> {
-        self.hear("list", kind)?.list(kind)
-    }
-    fn stat(&self, name: Name) -> tabane_storage::Result<u64> {
-        self.hear("stat", name.kind)?.stat(name)
-    }
-    fn delete(&self, name: Name) -> tabane_storage::Result<()> {
-        self.hear("delete", name.kind)?.delete(name)
-    }
-}
-
 /// The model of removal found this order of steps.
 #[test]
 fn an_index_object_that_somebody_relies_on_is_not_taken_back() {
@@ -304,10 +260,7 @@ fn an_index_object_that_somebody_relies_on_is_not_taken_back() {
     let (mut has_paused, mut has_removed) = (false, false);
     let pruner = Heard::open(&storage, move |what, kind| {
         if has_removed {
-            return Err(tabane_storage::StorageError::new(
-                tabane_storage::StorageErrorKind::Permanent,
-                "this client is dead",
-            ));
+            return ended();
         }
         has_removed = (what, kind) == ("put", ObjectKind::Removal);
         if (what, kind, has_paused) == ("list", ObjectKind::Pack, false) {

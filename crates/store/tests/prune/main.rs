@@ -4,7 +4,11 @@
 mod common;
 
 mod basics;
+mod commit;
 mod faults;
+mod figures;
 mod late;
+mod presence;
 mod repair;
 mod repair_snapshots;
+mod view;

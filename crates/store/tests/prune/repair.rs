@@ -153,6 +153,8 @@ fn what_is_sound_in_a_damaged_pack_is_saved() {
             saved += report.saved_blocks;
             lost += report.lost_blocks;
             assert!(storage.stat(name).is_err());
+            let index = repository.read_index().unwrap();
+            assert!(index.values().flatten().all(|(pack, _)| *pack != name.id));
             let checked = repository
                 .check(CheckOptions::default().read_data(ReadData::All))
                 .unwrap();

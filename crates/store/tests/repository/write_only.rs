@@ -5,13 +5,16 @@ use std::fs;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tabane_storage::{Listed, Name, ObjectKind, Storage};
 use tabane_store::backup::{Backup, Parent};
 use tabane_store::check::{CheckOptions, ReadData};
 use tabane_store::key::{KdfCost, KeyKind, Password};
 use tabane_store::prune::PruneReport;
-use tabane_store::{Algorithm, Cache, Error, Id, Memory, PruneOptions, Repository, key};
+use tabane_store::{
+    Algorithm, Cache, Error, Id, Memory, PruneOptions, Repository, Timestamp, forget, key,
+};
 use tempfile::TempDir;
 
 use crate::common::memory::MemoryStorage;
@@ -429,6 +432,38 @@ fn a_check_of_its_own_finds_lost_packs() {
     let report = writer.check(CheckOptions::default()).unwrap();
     assert_eq!(report.problems, 1);
     assert!(bed.master.check(CheckOptions::default()).unwrap().problems > 0);
+}
+
+/// A stolen key can date its snapshots as it likes. A full key keeps the time of a snapshot that it
+/// rewrites, so a snapshot that a full key has sealed is never misdated.
+#[test]
+fn snapshots_of_write_only_keys_are_misdated_by_more_than_a_day() {
+    let bed = Bed::new();
+    let writer = bed.writer();
+    let own = id(&back_up(&writer, &[&bed.source()]));
+    let of_full_key = id(&back_up(&bed.master, &[&bed.source()]));
+    let day = Duration::from_secs(24 * 3600);
+    let nanosecond = Duration::from_nanos(1);
+    let listed = bed.storage.list(ObjectKind::Snapshot).unwrap();
+    for (made, is_of_writer) in [(own, true), (of_full_key, false)] {
+        let listed = listed.iter().find(|listed| listed.id == made).unwrap();
+        let stored = Timestamp::try_from(listed.modified).unwrap();
+        let mut snapshot = bed.master.load_snapshot(made).unwrap();
+        assert_eq!(snapshot.writer.is_some(), is_of_writer);
+        for apart in [Duration::ZERO, day, day + nanosecond, 400 * day] {
+            for time in [stored - apart, stored + apart] {
+                snapshot.time = time;
+                // Also as one that was rewritten.
+                snapshot.writer = writer.writer();
+                let found = forget::misdated(&bed.master, [(&made, &snapshot)]).unwrap();
+                let is_misdated = is_of_writer && apart > day;
+                assert_eq!(found.contains(&made), is_misdated, "{apart:?}");
+                snapshot.writer = None;
+                let found = forget::misdated(&bed.master, [(&made, &snapshot)]).unwrap();
+                assert!(found.is_empty());
+            }
+        }
+    }
 }
 
 fn ids(storage: &MemoryStorage, kind: ObjectKind) -> BTreeSet<Id> {

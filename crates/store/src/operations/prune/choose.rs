@@ -189,6 +189,8 @@ mod tests {
         // 32 MB are unused, and 48 of 48 + 12 used is four fifths.
         assert_eq!(choose(MaxUnused::Share(0.2), u64::MAX), [4, 2]);
         assert_eq!(choose(MaxUnused::Share(1.0), u64::MAX), [0_u8; 0]);
+        // Also where nothing is used.
+        assert_eq!(MaxUnused::Share(1.0).limit(0), u64::MAX);
     }
 
     #[test]
@@ -212,7 +214,11 @@ mod tests {
             ..Limits::default()
         };
         assert_eq!(choose(few.clone(), 1, limits).len(), 0);
-        assert_eq!(choose(many, 1, limits).len(), 32);
+        assert_eq!(choose(many.clone(), 1, limits).len(), 32);
+        // The kinds are counted apart.
+        let mut of_two_kinds = many;
+        of_two_kinds[0].kind = BlockKind::Tree;
+        assert_eq!(choose(of_two_kinds, 1, limits).len(), 0);
         // On request, two are enough; one is left as it is.
         let combined = |len, combined_below, only_trees| {
             let limits = Limits {
@@ -258,6 +264,11 @@ mod tests {
         };
         let short = [(0, 999), (1, 999), (2, 1000)].map(|(number, len)| of_len(number, 1.0, len));
         assert_eq!(chosen(&short, limits), [0, 1]);
+        // A short pack stays beside a longer one, and beside one of another kind.
+        assert_eq!(chosen(&short[1..], limits), [0_u8; 0]);
+        let mut of_two_kinds = [short[0], short[1]];
+        of_two_kinds[0].kind = BlockKind::Tree;
+        assert_eq!(chosen(&of_two_kinds, limits), [0_u8; 0]);
         // As much as may be unused is left, and what is used is not copied for nothing.
         let packs = [(0, 0.5, 1000), (1, 0.5, 1000), (2, 1.0, 10)];
         let packs = packs.map(|(number, used, len)| of_len(number, used, len));

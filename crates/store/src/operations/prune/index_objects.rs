@@ -166,3 +166,49 @@ pub fn verify_removals(repository: &Repository, removals: &BTreeSet<Id>) -> Resu
         Err(Error::PruneOvertaken)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tabane_format::pack::PackKind;
+    use tabane_testing::memory::MemoryStorage;
+
+    use super::*;
+    use crate::access::repository::InitOptions;
+    use tabane_format::key::KdfCost;
+
+    /// Nine small objects become as few as possible; an object of 128 packs is not small.
+    #[test]
+    fn small_objects_are_put_together_and_counted() {
+        let options = InitOptions::default().kdf_cost(KdfCost::WEAKEST);
+        let password = b"password".to_vec().into();
+        let storage = Arc::new(MemoryStorage::default());
+        let repository = Repository::init(storage, &password, options).unwrap();
+        let contents = PackContents {
+            salt: [0; 32],
+            kind: PackKind::Data,
+            segments: Vec::new(),
+        };
+        let object = |number: u8, packs: u8| {
+            let id = |pack| {
+                Id(std::array::from_fn(
+                    |at| if at == 0 { number } else { pack },
+                ))
+            };
+            let segment = (0..packs).map(|pack| (id(pack), contents.clone()));
+            (id(u8::MAX), segment.collect())
+        };
+        let none = HashSet::new();
+        for (packs, old, objects) in [(127, 9, 2), (128, 0, 9)] {
+            let before = (0..9).map(|number| object(number, packs)).collect();
+            let unwanted = Unwanted {
+                unsigned: &none,
+                gone: &none,
+                condemned: &none,
+            };
+            let rewritten = rewrite(&repository, &before, unwanted, &BTreeSet::new()).unwrap();
+            assert_eq!((rewritten.old.len(), rewritten.objects), (old, objects));
+        }
+    }
+}
