@@ -170,6 +170,9 @@ impl World {
             return false;
         };
         let (listed, mut new) = (lock(listed), change.places(targets.len() - SPARES));
+        if lock(&self.off).contains(&new.start) {
+            return false;
+        }
         match change {
             Change::AddGroup => {
                 let is_member = set.urls().any(|known| known == url(new.start));

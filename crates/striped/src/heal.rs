@@ -19,7 +19,7 @@ use crate::striped::StripedStorage;
 use tabane_storage::Limiter;
 use tabane_storage::Progress;
 use tabane_storage::sync::lock;
-use tabane_storage::{Name, ObjectKind, Result, StorageError, StorageErrorKind};
+use tabane_storage::{Id, Name, ObjectKind, Result, StorageError, StorageErrorKind};
 
 /// Objects that are worked on at once.
 const WORKERS: usize = 4;
@@ -343,6 +343,9 @@ impl StripedStorage {
 
     /// Writes identity and set description to every target that lacks them.
     fn heal_descriptions(&self, healing: &Healing) -> Result<()> {
+        if self.later_description()?.is_some() {
+            return Err(refusal(HAS_CHANGED.to_owned()));
+        }
         let (current, bytes) = self.description.to_object();
         for number in self.targets.up() {
             let Some(target) = self.targets.storage(number) else {
@@ -372,12 +375,12 @@ impl StripedStorage {
                 let bytes = target.get(name(id), None).ok()?;
                 Description::parse(id, &bytes).ok()
             };
+            let is_outdated = |id: Id| {
+                let read = read(id);
+                id != current && read.is_none_or(|it| it.epoch <= self.description.epoch)
+            };
             let others = listed.iter().map(|listed| listed.id);
-            for other in others.filter(|id| *id != current) {
-                let is_later = |read: Description| read.epoch > self.description.epoch;
-                if read(other).is_some_and(is_later) {
-                    return Err(refusal(HAS_CHANGED.to_owned()));
-                }
+            for other in others.filter(|id| is_outdated(*id)) {
                 // A description that stays is outdated and does no harm.
                 let _ = target.delete(name(other));
             }
