@@ -170,7 +170,11 @@ impl World {
             return false;
         };
         let (listed, mut new) = (lock(listed), change.places(targets.len() - SPARES));
-        if lock(&self.off).contains(&new.start) {
+        let is_gone = |number: &usize| match change {
+            Change::Replace(old) => *number == old || *number == new.start,
+            Change::Add | Change::AddGroup => *number == new.start,
+        };
+        if lock(&self.off).iter().any(is_gone) {
             return false;
         }
         match change {
