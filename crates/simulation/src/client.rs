@@ -358,7 +358,15 @@ impl Worker<'_> {
         set.heal(HealOptions::default(), &Silent)
             .map_err(of_storage)?;
         rebalance(&set)?;
-        self.world.forget_retired(&set).map_err(of_storage)
+        match self.world.forget_retired(&set) {
+            // What is damaged beyond repair goes nowhere.
+            Err(error)
+                if error.kind() == StorageErrorKind::TargetNeeded && self.plan.has_damage() =>
+            {
+                Err(Failure::Refused)
+            }
+            forgotten => forgotten.map_err(of_storage),
+        }
     }
 
     /// Forgets all but one of the snapshots that were made, also those that somebody is making

@@ -87,7 +87,7 @@ impl StripedStorage {
         if left > 0 {
             return Err(StorageError::new(
                 StorageErrorKind::TargetNeeded,
-                format!("{left} objects on them are not elsewhere yet"),
+                format!("objects on them that are not elsewhere yet: {left}"),
             ));
         }
         let gone: Vec<Id> = numbers
@@ -178,7 +178,9 @@ impl StripedStorage {
                 Some(targets) => targets.iter().any(|&number| numbers.contains(number)),
                 None => !self.lacking(*name, holding).is_empty(),
             };
-            needs && !self.is_fragment(holding)
+            // What is cut off everywhere is lost already, or was deleted while a target was away.
+            let is_readable = self.listed_len(holding).is_some();
+            needs && is_readable && !self.is_fragment(holding)
         };
         Ok(objects.iter().filter(is_left).count())
     }

@@ -176,7 +176,7 @@ struct Disk {
 
 impl Disk {
     /// Bytes of each: what all objects of a run take, several times.
-    const SIZE: &str = "256m";
+    const SIZE: &str = "768m";
 
     fn mount(path: PathBuf) -> Result<Self> {
         fs::create_dir(&path)?;
