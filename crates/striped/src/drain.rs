@@ -111,9 +111,6 @@ impl StripedStorage {
 
     /// Fails if a group to which this client puts objects was retired since it has opened the set.
     pub(crate) fn check_groups_in_use(&self) -> Result<()> {
-        if self.groups.len() == 1 {
-            return Ok(());
-        }
         match self.later_description()? {
             Some(later) if self.lacks_a_group(&later) => Err(refusal(HAS_CHANGED.to_owned())),
             _ => Ok(()),

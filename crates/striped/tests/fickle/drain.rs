@@ -153,6 +153,15 @@ fn who_opened_the_set_before_a_group_was_retired_is_told_so() {
     let error = before.check_current().unwrap_err();
     assert_eq!(error.to_string(), HAS_CHANGED);
     bed.open().check_current().unwrap();
+    // Who knows one group only may be in the same place.
+    let mut bed = Bed::unformed(6, "target-");
+    let new = bed.places.split_off(3);
+    StripedStorage::form(bed.places.clone(), false).unwrap();
+    let before = bed.open();
+    bed.open().add_group(&new).unwrap();
+    bed.places.extend(new);
+    bed.open().retire(&urls(&bed, 0..3)).unwrap();
+    assert!(before.check_current().is_err());
 }
 
 /// A heal takes back descriptions that are outdated, and none that it does not know.
