@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_store::backup::{Backup, Parent};
 use tabane_store::key::{KdfCost, Password};
+use tabane_store::repair::RepairOptions;
 use tabane_store::{Error, Id, Repository};
 
 use super::basics::{prune_with, tight};
@@ -178,4 +179,79 @@ fn a_backup_with_a_write_only_key_goes_on_when_no_pack_is_condemned_meanwhile() 
         master.put_sealed(ObjectKind::Removal, &none).unwrap();
     });
     assert_eq!(made.begun, 1);
+}
+
+/// A repository of which no snapshot needs the packs gets its first write-only key when a client is
+/// about to write a removal. The key cannot read the removal then: it is taken back, the client
+/// ends with an error, and no pack is deleted.
+#[track_caller]
+fn assert_takes_its_removal_back(work: impl Fn(&Arc<Repository>, Vec<Id>) -> Option<Error>) {
+    let dir = scratch();
+    let storage = MemoryStorage::default();
+    let repository = init(storage.clone());
+    write(dir.path().join("a"), &random_bytes(1, 10_000));
+    let made = id(&back_up(&repository, &[dir.path()]));
+    storage.remove(Name::new(ObjectKind::Snapshot, made));
+    let names = |kind: ObjectKind| -> Vec<Id> {
+        let listed = storage.list(kind).unwrap();
+        listed.iter().map(|object| object.id).collect()
+    };
+    let packs = names(ObjectKind::Pack);
+    // The first pack cannot be read.
+    storage.set(Name::new(ObjectKind::Pack, packs[0]), vec![0; 100]);
+    let (others, put) = (storage.clone(), Arc::new(AtomicU32::new(0)));
+    let count = Arc::clone(&put);
+    let stale = Heard::open(&storage, move |what, kind| {
+        if (what, kind) == ("put", ObjectKind::Removal)
+            && count.fetch_add(1, Ordering::Relaxed) == 0
+        {
+            let password = b"write only".to_vec().into();
+            let added = open(others.clone()).add_write_only_key(&password, KdfCost::WEAKEST);
+            added.unwrap();
+        }
+        Ok(())
+    });
+    let error = work(&stale, packs.clone());
+    assert!(matches!(error, Some(Error::MigratedMeanwhile)), "{error:?}");
+    assert_eq!(put.load(Ordering::Relaxed), 1);
+    assert_eq!(names(ObjectKind::Removal), []);
+    assert_eq!(names(ObjectKind::Pack), packs);
+}
+
+#[test]
+fn a_prune_takes_its_removal_back_if_write_only_keys_cannot_read_it() {
+    assert_takes_its_removal_back(|stale, _| prune_with(stale, tight()).err());
+}
+
+#[test]
+fn a_repair_takes_its_removal_back_if_write_only_keys_cannot_read_it() {
+    assert_takes_its_removal_back(|stale, packs| {
+        let options = RepairOptions::default();
+        stale.repair_packs(options, &packs, |_, _| Ok(())).err()
+    });
+}
+
+/// Other clients must not rely on a pack that is about to go.
+#[test]
+fn a_repair_names_a_damaged_pack_in_a_removal_before_it_deletes_the_pack() {
+    let dir = scratch();
+    let storage = MemoryStorage::default();
+    let repository = init(storage.clone());
+    write(dir.path().join("a"), &random_bytes(1, 10_000));
+    back_up(&repository, &[dir.path()]);
+    let pack = storage.list(ObjectKind::Pack).unwrap()[0].id;
+    storage.set(Name::new(ObjectKind::Pack, pack), vec![0; 100]);
+    let (others, condemned) = (storage.clone(), Arc::new(Mutex::new(None)));
+    let found = Arc::clone(&condemned);
+    let heard = Heard::open(&storage, move |what, kind| {
+        if (what, kind) == ("delete", ObjectKind::Pack) {
+            let removals = open(others.clone()).read_removals().unwrap();
+            *found.lock().unwrap() = Some(removals.condemned());
+        }
+        Ok(())
+    });
+    let options = RepairOptions::default();
+    let report = heard.repair_packs(options, &[pack], |_, _| Ok(()));
+    assert_eq!(report.unwrap().damaged_packs, [pack]);
+    assert_eq!(*condemned.lock().unwrap(), Some([pack].into()));
 }

@@ -80,6 +80,7 @@ impl Mixer {
 
 #[cfg(test)]
 mod tests {
+    use super::super::wire::FlowUsage;
     use super::*;
 
     #[test]
@@ -114,5 +115,88 @@ mod tests {
         };
         assert_eq!((relayed(1), relayed(40)), (100, 0));
         assert!((15..35).contains(&relayed(4)), "{}", relayed(4));
+    }
+
+    fn turned(turn: usize) -> Choice {
+        Choice {
+            kind: Kind::Coded,
+            turn: Some(turn),
+        }
+    }
+
+    /// A mixer for five nodes, with this mixture.
+    fn mixer(shares: &[(Choice, f64)]) -> Mixer {
+        let mut mixer = Mixer::new(&Layout::new(5).unwrap());
+        mixer.mixture.shares = shares.to_vec();
+        mixer
+    }
+
+    #[test]
+    fn the_choice_that_is_due_most_comes_next() {
+        let (a, b) = (turned(1), turned(3));
+        let mut thirds = mixer(&[(a, 2.0 / 3.0), (b, 1.0 / 3.0)]);
+        let chosen: Vec<Choice> = (0..9).map(|_| thirds.choose(true)).collect();
+        assert_eq!(chosen, [a, b, a, a, b, a, a, b, a]);
+        // One stripe in five goes by a.
+        let mut fifths = mixer(&[(a, 0.2), (b, 0.8)]);
+        let chosen: Vec<Choice> = (0..10).map(|_| fifths.choose(true)).collect();
+        assert_eq!(chosen, [b, b, a, b, b, b, b, a, b, b]);
+    }
+
+    #[test]
+    fn what_is_due_stays_so_while_it_is_in_the_mixture() {
+        let (a, b, c) = (turned(1), turned(2), turned(3));
+        let mut mixer = mixer(&[(a, 0.75), (b, 0.25)]);
+        assert_eq!(mixer.choose(true), a);
+        // A fourth of a stripe is due by b already.
+        mixer.mixture.shares = vec![(a, 0.625), (b, 0.375)];
+        assert_eq!(mixer.choose(true), b);
+        // What leaves the mixture and comes back begins anew: else b would come first, since a had
+        // more than its share.
+        mixer.due = vec![(a, -0.5), (b, 0.5)];
+        mixer.mixture.shares = vec![(c, 1.0)];
+        assert_eq!(mixer.choose(true), c);
+        assert_eq!(mixer.due, [(c, 0.0)]);
+        mixer.mixture.shares = vec![(a, 0.5), (b, 0.25), (c, 0.25)];
+        assert_eq!(mixer.choose(true), a);
+        // Without a mixture stripes are relayed.
+        mixer.mixture.shares.clear();
+        let coded = Choice {
+            turn: None,
+            ..turned(0)
+        };
+        assert_eq!(mixer.choose(true), coded);
+    }
+
+    /// In the first window what goes to node 0 is behind, in the second all that the client sends,
+    /// four times as much.
+    #[test]
+    fn a_slow_link_that_is_learnt_gives_its_node_the_diagonals() {
+        let mut mixer = Mixer::new(&Layout::new(5).unwrap());
+        let of_member = Usage {
+            clients: 1,
+            flows: vec![FlowUsage::default(); 5],
+            ..Usage::default()
+        };
+        let mut usages = vec![of_member; 6];
+        mixer.learn(&usages);
+        let mut window = |kilobytes: [u64; 5], behind: [bool; 5]| {
+            for usage in &mut usages {
+                usage.at_us += 150_000;
+            }
+            let flows = usages[5].flows.iter_mut();
+            for (flow, (kilobytes, is_behind)) in flows.zip(kilobytes.into_iter().zip(behind)) {
+                flow.sent += kilobytes * 1000;
+                flow.arrived += kilobytes * 1000;
+                flow.behind += kilobytes * 1000 * u64::from(is_behind);
+            }
+            mixer.learn(&usages);
+            [true, false].map(|may_turn| mixer.choose(may_turn).turn)
+        };
+        // Without the client's link `direct` is as quick as any.
+        let first = [true, false, false, false, false];
+        assert_eq!(window([1000, 4000, 4000, 4000, 4000], first), [None, None]);
+        // The node at place 1 has role 0, so that at place 0 has role 4.
+        assert_eq!(window([800; 5], [true; 5]), [Some(1), None]);
     }
 }

@@ -302,4 +302,172 @@ mod tests {
             }
         }
     }
+
+    #[track_caller]
+    fn assert_near(found: f64, expected: f64) {
+        let scale = expected.abs().max(f64::MIN_POSITIVE);
+        assert!(
+            (found - expected).abs() <= 1e-9 * scale,
+            "{found} {expected}"
+        );
+    }
+
+    #[track_caller]
+    fn assert_amounts(columns: &[Vec<f64>], worth: &[f64], expected: &[f64]) {
+        let found = maximise(columns, worth);
+        let pairs = found.iter().zip(expected);
+        let is_near = pairs.fold(true, |all, (a, b)| all && (a - b).abs() < 1e-9);
+        assert!(is_near && found.len() == expected.len(), "{found:?}");
+    }
+
+    /// The table "Receiving and sending" in `docs/explanation/parity.md` has the numbers: what the
+    /// client sends, how many transfers go between nodes, the most that a node receives and sends.
+    #[test]
+    fn loads_are_those_of_the_table_of_schedules() {
+        use Kind::{Chain, Coded, Direct, Shared};
+        let sum = |of: &[f64]| of.iter().sum::<f64>();
+        let most = |of: &[f64]| of.iter().copied().fold(0.0, f64::max);
+        let of_five = [
+            (Direct, 20.0, 0.0, 4.0, 0.0),
+            (Chain, 12.0, 24.0, 8.0, 6.0),
+            (Shared, 12.0, 20.0, 7.0, 5.0),
+            (Coded, 12.0, 16.0, 6.0, 4.0),
+        ];
+        let found = loads(5).0;
+        assert_eq!(found.len(), of_five.len());
+        for (load, (kind, client, between, most_in, most_out)) in found.iter().zip(of_five) {
+            assert_eq!(load.kind, kind);
+            assert_eq!((load.ingress.len(), load.egress.len()), (5, 5));
+            assert_near(load.client, client / 12.0);
+            assert_near(sum(&load.ingress), (client + between) / 12.0);
+            assert_near(sum(&load.egress), between / 12.0);
+            assert_near(most(&load.ingress), most_in / 12.0);
+            assert_near(most(&load.egress), most_out / 12.0);
+            // The node with the diagonals sends nothing, and by these two receives its cells alone.
+            assert_near(load.egress[4], 0.0);
+            if [Direct, Coded].contains(&kind) {
+                assert_near(load.ingress[4], 4.0 / 12.0);
+            }
+        }
+        // Of four nodes no coded schedule is known.
+        let kinds: Vec<Kind> = loads(4).0.iter().map(|load| load.kind).collect();
+        assert_eq!(kinds, [Direct, Chain, Shared]);
+    }
+
+    /// All nodes at a fourth, roles taking turns. `direct` takes 5/3 of the client's link and 1/3
+    /// of each node's, `coded` 1 and 7/15. With x and y of them both are full when
+    /// 5/3 x + y = 1 and 1/3 x + 7/15 y = 1/4: x = 39/80, y = 15/80.
+    #[test]
+    fn a_mixture_has_the_shares_that_fill_both_links() {
+        // Whatever unit the rates are in.
+        for unit in [1.0, 1e8, 1.0 / 16384.0] {
+            let rates = rates(unit, &[unit / 4.0; 5]);
+            let best = loads(5).best(&rates, false);
+            assert_near(best.rate, 54.0 / 80.0 * unit);
+            let shares: Vec<(Kind, Option<usize>)> = best
+                .shares
+                .iter()
+                .map(|(choice, _)| (choice.kind, choice.turn))
+                .collect();
+            assert_eq!(shares, [(Kind::Direct, None), (Kind::Coded, None)]);
+            assert_near(best.shares[0].1, 39.0 / 54.0);
+            assert_near(best.shares[1].1, 15.0 / 54.0);
+        }
+    }
+
+    #[test]
+    fn roles_are_chosen_only_if_that_is_worth_it_and_allowed() {
+        let turns = |mixture: &Mixture| mixture.shares.iter().any(|(one, _)| one.turn.is_some());
+        for unit in [1.0, 1e8, 1.0 / 16384.0] {
+            let nodes = |nodes: [f64; 5]| rates(unit, &nodes.map(|rate| rate * unit));
+            // 0.75 instead of 0.675 is.
+            let one = nodes([0.25, 1.0, 1.0, 1.0, 1.0]);
+            let (chosen, alike) = (loads(5).best(&one, true), loads(5).best(&one, false));
+            assert!(turns(&chosen) && !turns(&alike), "{chosen:?} {alike:?}");
+            assert_near(chosen.rate, 0.75 * unit);
+            assert_near(alike.rate, 0.675 * unit);
+            assert_near(loads(5).bound(&one), 0.75 * unit);
+            // 0.692 instead of 0.675 is not, and the bound has it.
+            let two = nodes([0.25, 1.0, 1.0, 0.25, 1.0]);
+            let best = loads(5).best(&two, true);
+            assert!(!turns(&best), "{best:?}");
+            assert_near(best.rate, 0.675 * unit);
+            let bound = loads(5).bound(&two) / unit;
+            assert!((0.6915..0.6925).contains(&bound), "{bound}");
+            assert_near(loads(5).bound(&nodes([1.0; 5])), unit);
+        }
+    }
+
+    /// The slow node receives a fourth of the data by `direct`, and no more by `coded` if it has
+    /// the diagonals: both are as quick. By six nodes, `direct` has 1.5 of traffic to the nodes and
+    /// 1.5 from the client, which counts twice: 4.5. `coded` has 2.25 and 1: 4.25.
+    #[test]
+    fn the_least_traffic_decides_between_mixtures_that_are_as_quick() {
+        let turns = [0, 1, 2, 3, 4, 5].map(Some);
+        let slow = rates(64.0, &[64.0, 64.0, 1.0, 64.0, 64.0, 64.0]);
+        let best = loads(6).mixture(&slow, &turns);
+        assert_near(best.rate, 4.0);
+        let coded = Choice {
+            kind: Kind::Coded,
+            turn: Some(3),
+        };
+        assert_eq!(best.shares, [(coded, 1.0)]);
+    }
+
+    /// With 17 nodes `direct` has less traffic than any relaying, and reaches 15/17.
+    #[test]
+    fn no_saving_of_traffic_makes_a_mixture_slower() {
+        let best = loads(17).best(&rates(1.0, &[1.0; 17]), true);
+        assert_near(best.rate, 1.0);
+        assert_eq!(best.shares.len(), 1, "{best:?}");
+        assert_eq!(best.shares[0].0.kind, Kind::Shared);
+    }
+
+    #[test]
+    fn linear_programs_of_textbooks_have_their_known_solutions() {
+        // Maximise 3 x + 5 y with x ≤ 4, 2 y ≤ 12, 3 x + 2 y ≤ 18.
+        let columns = [
+            vec![0.25, 0.0, 3.0 / 18.0],
+            vec![0.0, 2.0 / 12.0, 2.0 / 18.0],
+        ];
+        assert_amounts(&columns, &[3.0, 5.0], &[2.0, 6.0]);
+        // With 7 x the second limit does not count: x = 4, y = 3.
+        assert_amounts(&columns, &[9.0, 5.0], &[4.0, 3.0]);
+        // Nothing is worth it.
+        assert_amounts(&columns, &[-1.0, 0.0], &[0.0, 0.0]);
+        // One column; the limit that is reached first may be any.
+        assert_amounts(&[vec![0.5, 2.0]], &[1.0], &[0.5]);
+        assert_amounts(&[vec![2.0, 0.5, 0.0]], &[0.001], &[0.5]);
+        assert_amounts(
+            &[vec![2.0], vec![3.0], vec![1.0]],
+            &[1.0, 2.0, 0.5],
+            &[0.0, 1.0 / 3.0, 0.0],
+        );
+    }
+
+    /// In these programs several rows reach their limits at once, again and again. Among such rows
+    /// the one whose column comes first has to leave: where the first row leaves, the last one or
+    /// that of the last column, the same columns come again for ever.
+    #[test]
+    fn the_simplex_method_ends_where_other_rules_go_round_in_circles() {
+        let columns = [
+            vec![1.0, 1.0, 1.0, 1.0, 0.0],
+            vec![0.0, -0.5, 0.0, -2.0, 1.0],
+            vec![0.0, 1.0, -2.0, -3.0, 1.0],
+            vec![0.0, 0.0, -1.0, -2.0, 1.0],
+            vec![0.0, -2.0, 2.0, -3.0, 1.0],
+        ];
+        let worth = [1.0, -0.5, 0.5, 3.0, -0.5];
+        assert_amounts(&columns, &worth, &[1.0, 0.0, 0.0, 1.0, 0.0]);
+        let columns = [
+            vec![1.0, 1.0, 1.0, 0.0],
+            vec![-2.0, 1.0, 0.0, 1.0],
+            vec![0.5, -2.0, 0.0, 1.0],
+            vec![0.0, -1.0, 0.0, 1.0],
+            vec![0.5, 2.0, 0.0, 1.0],
+            vec![-0.5, 0.5, 0.0, 1.0],
+        ];
+        let worth = [1.0, 1.0, -8.0, -1.0, -3.0, 4.0];
+        assert_amounts(&columns, &worth, &[0.5, 0.0, 0.0, 0.0, 0.0, 1.0]);
+    }
 }

@@ -539,6 +539,11 @@ pub fn new_cluster_id() -> Id {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use tabane_fabric::{Endpoint, Queued, Sender};
+
     use super::*;
 
     #[test]
@@ -681,5 +686,337 @@ mod tests {
         assert!(other.open(header(0), &frames[0], 1024).is_err());
         assert!(key.open(header(1), &frames[0], 1024).is_err());
         assert!(key.open(header(0), &frames[0], 1008).is_err());
+    }
+
+    #[test]
+    fn a_greeting_is_the_name_of_the_protocol_and_the_version() {
+        let mut sent = Vec::new();
+        greet(&mut sent).unwrap();
+        assert_eq!(sent, *b"TABANE.c\x05\0");
+        assert_eq!(greeting(DATA_MAGIC), *b"TABANE.d\x05\0");
+        let greeted = |bytes: &[u8]| expect_greeting(&mut &bytes[..]);
+        assert_eq!(greeted(b"TABANE.c\x05\0").unwrap(), 5);
+        // 256 and 5, the lower byte first.
+        assert_eq!(greeted(b"TABANE.c\x05\x01").unwrap(), 5);
+        let kind = |bytes: &[u8]| greeted(bytes).unwrap_err().kind();
+        assert_eq!(kind(b"TABANE.c\x04\0"), io::ErrorKind::Unsupported);
+        assert_eq!(kind(b"TABANE.d\x05\0"), io::ErrorKind::InvalidData);
+        assert_eq!(kind(b"TABANE.c\x05"), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn limits_are_those_of_the_reference() {
+        assert_eq!(REQUEST_MAX, 1024 * 1024);
+        assert_eq!(REPLY_MAX, 256 * 1024 * 1024);
+        assert_eq!(RESERVE_BYTES, 16 * 1024 * 1024);
+    }
+
+    #[test]
+    fn a_message_may_be_as_long_as_its_limit_and_no_longer() {
+        let message = Request::Withdraw(vec![1; 20]);
+        let mut bytes = Vec::new();
+        send(&mut bytes, &message).unwrap();
+        assert_eq!(bytes[..6], [22, 0, 0, 0, 12, 20]);
+        let received = |max: usize| receive::<Request>(&mut bytes.as_slice(), max);
+        assert_eq!(received(22).unwrap(), message);
+        let error = received(21).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert_eq!(error.to_string(), "a message of 22 bytes is too long");
+    }
+
+    #[test]
+    fn a_message_with_a_byte_too_few_or_too_many_is_refused() {
+        let refused = |bytes: &[u8]| {
+            let error = receive::<Request>(&mut &bytes[..], 100).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{bytes:?}");
+            error.to_string()
+        };
+        assert_eq!(refused(&[0, 0, 0, 0]), "the message is malformed");
+        assert_eq!(refused(&[1, 0, 0, 0, 14]), "the message is malformed");
+        assert_eq!(refused(&[2, 0, 0, 0, 3, 14]), "the message is malformed");
+        assert_eq!(refused(&[2, 0, 0, 0, 12, 1]), "the message is malformed");
+        let behind = "a message with something behind it";
+        assert_eq!(refused(&[2, 0, 0, 0, 7, 0]), behind);
+        // What comes behind a message on the connection is not its own.
+        let mut stream = &[1, 0, 0, 0, 7, 99][..];
+        let message = receive::<Request>(&mut stream, 100).unwrap();
+        assert_eq!((message, stream), (Request::Status, &[99][..]));
+    }
+
+    /// A message is its length in 4 bytes and these bytes, and is read from them.
+    #[track_caller]
+    fn assert_bytes<T>(message: &T, expected: &[&[u8]])
+    where
+        T: Serialize + DeserializeOwned + PartialEq + fmt::Debug,
+    {
+        let expected = expected.concat();
+        let mut bytes = Vec::new();
+        send(&mut bytes, message).unwrap();
+        assert_eq!(bytes[..4], (expected.len() as u32).to_le_bytes());
+        assert_eq!(bytes[4..], expected, "{message:?}");
+        let received = receive::<T>(&mut bytes.as_slice(), expected.len());
+        assert_eq!(received.unwrap(), *message);
+    }
+
+    /// Peers of other releases send and expect these bytes of version 5, which must not change.
+    #[test]
+    fn requests_have_the_bytes_of_version_5() {
+        let pack = Name::new(ObjectKind::Pack, Id([7; 32]));
+        let name = [&[4_u8][..], &[7; 32]].concat();
+        let session = [9_u8; 16];
+        assert_bytes(&Request::Create, &[&[0]]);
+        assert_bytes(&Request::Put(pack, 300), &[&[1], &name, &[0xac, 2]]);
+        assert_bytes(&Request::Get(pack, None), &[&[2], &name, &[0]]);
+        let range = Request::Get(pack, Some((1, 128)));
+        assert_bytes(&range, &[&[2], &name, &[1, 1, 0x80, 1]]);
+        assert_bytes(&Request::List(ObjectKind::Snapshot), &[&[3, 2]]);
+        assert_bytes(&Request::Stat(pack), &[&[4], &name]);
+        assert_bytes(&Request::Delete(pack), &[&[5], &name]);
+        assert_bytes(&Request::RemoveLeftovers(60), &[&[6, 60]]);
+        assert_bytes(&Request::Status, &[&[7]]);
+        let open = Open {
+            session,
+            members: 5,
+            me: 2,
+            client_ring: 1 << 20,
+            peer_ring: 127,
+        };
+        let rings = [5, 2, 0x80, 0x80, 0x40, 127];
+        assert_bytes(&Request::Open(open), &[&[8], &session, &rings]);
+        let peer = Peer {
+            name: "b".to_owned(),
+            address: "c:1".to_owned(),
+            pass: Pass {
+                token: [1; 32],
+                key: [2; 32],
+            },
+            ring: 5,
+            fabric: Some("tcp@h:9".parse().unwrap()),
+        };
+        assert_bytes(
+            &Request::Join(session, vec![None, Some(peer)]),
+            &[
+                &[9],
+                &session,
+                b"\x02\0\x01\x01b\x03c:1",
+                &[1; 32],
+                &[2; 32],
+                b"\x05\x01\x03tcp\x01h\x09",
+            ],
+        );
+        assert_bytes(&Request::Usage(session), &[&[11], &session]);
+        assert_bytes(&Request::Withdraw(vec![1, 2]), &[&[12, 2, 1, 2]]);
+        assert_bytes(&Request::Doubts, &[&[13]]);
+    }
+
+    #[test]
+    fn stripes_have_the_bytes_of_version_5() {
+        let session = [9_u8; 16];
+        let stripe = Stripe {
+            number: 1,
+            name: Name::new(ObjectKind::Pack, Id([7; 32])),
+            object_len: 2,
+            generation: 3,
+            seal: Some([6; 16]),
+            by_role: vec![2, 0, 1],
+            source: Source::Client("chain".to_owned()),
+            lag: 3,
+        };
+        let rebuilt = Stripe {
+            seal: None,
+            source: Source::Nodes {
+                role: 1,
+                others: vec![2],
+                yields: true,
+            },
+            ..stripe.clone()
+        };
+        let start = [&[10], &session[..], &[1, 4], &[7; 32], &[2, 3]].concat();
+        let of_client = b"\x03\x02\0\x01\0\x05chain\x03";
+        let stripe = Request::Stripe(session, stripe);
+        assert_bytes(&stripe, &[&start, &[1], &[6; 16], of_client]);
+        let rebuilt = Request::Stripe(session, rebuilt);
+        let of_nodes = [3, 2, 0, 1, 1, 1, 1, 2, 1, 3];
+        assert_bytes(&rebuilt, &[&start, &[0], &of_nodes]);
+    }
+
+    #[test]
+    fn replies_have_the_bytes_of_version_5() {
+        assert_bytes(&Reply::Done, &[&[0]]);
+        assert_bytes(&Reply::Stored, &[&[1]]);
+        assert_bytes(&Reply::Count(300), &[&[2, 0xac, 2]]);
+        assert_bytes(&Reply::Bytes(1), &[&[3, 1]]);
+        let listed = Listed {
+            id: Id([7; 32]),
+            len: 2,
+            modified: UNIX_EPOCH + Duration::new(300, 5),
+        };
+        assert_bytes(
+            &Reply::List(vec![listed]),
+            &[&[4, 1], &[7; 32], &[2, 0xac, 2, 5]],
+        );
+        let pass = Pass {
+            token: [1; 32],
+            key: [2; 32],
+        };
+        let opened = Reply::Opened(vec![pass], None);
+        assert_bytes(&opened, &[&[5, 1], &[1; 32], &[2; 32], &[0]]);
+        assert_bytes(&Reply::Joined(3), &[&[6, 3]]);
+        let status = Status {
+            version: "v".to_owned(),
+            uptime_s: 1,
+            free_bytes: 2,
+            sessions: 3,
+            stripes: 4,
+            stored_bytes: 5,
+            relayed_bytes: 6,
+            withdrawn: 7,
+            certificate_until: Some(8),
+            quota_bytes: None,
+            scrub: Some(Scrub {
+                begun_s: 9,
+                ended_s: 10,
+                shards: 11,
+                bytes: 12,
+                damaged: 13,
+            }),
+        };
+        let numbers = [1, 2, 3, 4, 5, 6, 7, 1, 8, 0, 1, 9, 10, 11, 12, 13];
+        assert_bytes(&Reply::Status(status), &[&[7, 1, b'v'], &numbers]);
+        let usage = Usage {
+            at_us: 1,
+            clients: 2,
+            received_bytes: 3,
+            sent_bytes: 4,
+            flows: vec![FlowUsage {
+                sent: 5,
+                behind: 6,
+                arrived: 7,
+            }],
+        };
+        assert_bytes(&Reply::Usage(usage), &[&[9, 1, 2, 3, 4, 1, 5, 6, 7]]);
+        let names = Reply::Names(vec![Name::new(ObjectKind::Key, Id([8; 32]))]);
+        assert_bytes(&names, &[&[10, 1, 1], &[8; 32]]);
+    }
+
+    /// The tag of a frame of zeros is the encryption of the stripe, the sector and the index plus 1.
+    /// Here they are the block of the AES-256 example in FIPS 197, and the key is that of the
+    /// example. The block of 16 bytes that is 1 in the field of GCM has the hash H, the encryption
+    /// of zeros.
+    #[test]
+    fn the_header_of_a_frame_has_the_bytes_of_the_reference() {
+        let secret: [u8; 32] = std::array::from_fn(|at| at as u8);
+        let key = FrameKey::new(&secret);
+        let header = FrameHeader {
+            stripe: 0x0011_2233_4455_6677,
+            sector: 0x8899_aabb,
+            index: 0xccdd_eefe,
+        };
+        let place = [
+            0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0x00, 0xbb, 0xaa, 0x99, 0x88, 0xfe, 0xee,
+            0xdd, 0xcc,
+        ];
+        let of_zeros = 0x8ea2_b7ca_5167_45bf_eafc_4990_4b49_6089_u128;
+        let hash_of_one = 0xf290_00b6_2a49_9fd0_a9f3_9a6a_dd2e_7780_u128;
+        let mut one = [0; 16];
+        one[0] = 0x80;
+        for (payload, tag) in [([0; 16], of_zeros), (one, of_zeros ^ hash_of_one)] {
+            let sealed = key.seal(header, &[&payload]);
+            assert_eq!(sealed[..16], place);
+            assert_eq!(sealed[16..], tag.to_be_bytes());
+            let frame = [&sealed[..], &payload].concat();
+            assert_eq!(key.open(header, &frame, 16).unwrap(), payload);
+        }
+    }
+
+    #[test]
+    fn a_frame_is_refused_by_an_error_that_says_why() {
+        let key = FrameKey::new(&[7; 32]);
+        let header = FrameHeader {
+            stripe: 0,
+            sector: 0,
+            index: 0,
+        };
+        let sound = [&key.seal(header, &[&[5; 16]])[..], &[5; 16]].concat();
+        let refused = |frame: &[u8], len: usize| {
+            let error = key.open(header, frame, len).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+            error.to_string()
+        };
+        assert_eq!(refused(&sound[..31], 0), "a frame is too short");
+        let changed = "a frame is not the expected one, or was changed on its way";
+        assert_eq!(refused(&sound[..32], 16), changed);
+        assert_eq!(refused(&sound, 0), changed);
+        assert_eq!(key.open(header, &sound, 16).unwrap(), [5; 16]);
+        // Without a payload, too, the header has to be right.
+        let empty = key.seal(header, &[]);
+        assert!(key.open(header, &empty, 0).unwrap().is_empty());
+        assert_eq!(refused(&[0; 32], 0), changed);
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_address_of_libfabric_is_said() {
+        let error = |text: &str| text.parse::<FabricAddress>().unwrap_err();
+        for text in ["@h:1", "verbs@:1", "verbs@[]:1", "@:1", "h:1", "verbs@h:x"] {
+            assert!(error(text).contains("PROVIDER@HOST:PORT"), "{text}");
+        }
+        for text in ["verbs@0.0.0.0:1", "tcp@[::]:0"] {
+            assert!(error(text).contains("that of any network"), "{text}");
+        }
+        let address: FabricAddress = "tcp@[fd00::1]:7442".parse().unwrap();
+        let parts = (&*address.provider, &*address.host, address.port);
+        assert_eq!(parts, ("tcp", "fd00::1", 7442));
+    }
+
+    #[test]
+    fn secrets_are_random_and_not_printed() {
+        let (a, b) = (Pass::random(), Pass::random());
+        let all = [a.token, a.key, b.token, b.key, new_cluster_id().0];
+        for (at, secret) in all.iter().enumerate() {
+            assert!(!all[..at].contains(secret) && *secret != [0; 32]);
+        }
+        assert_eq!(format!("{a:?}"), "Pass");
+        assert_ne!(random_id::<16>(), random_id());
+    }
+
+    #[test]
+    fn a_request_that_makes_no_sense_is_malformed() {
+        let error = malformed("no");
+        assert_eq!(error.kind(), StorageErrorKind::Malformed);
+        assert!(error.to_string().contains("no"), "{error}");
+    }
+
+    /// Of all that was written 4 bytes have not left, and 6 have not arrived.
+    struct Busy;
+
+    impl Endpoint for Busy {
+        fn write(&self, _: u64, _: &[&[u8]], _: u32) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn wait(&self) -> io::Result<u32> {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        }
+
+        fn queued(&self) -> Queued {
+            Queued {
+                unsent: 4,
+                unarrived: 6,
+            }
+        }
+
+        fn close(&self) {}
+    }
+
+    #[test]
+    fn the_usage_of_a_flow_is_what_its_sender_counts() {
+        let mut sender = Sender::new(Arc::new(Busy), 1024);
+        sender.send(&[&[1; 48], &[2; 16]]).unwrap();
+        let expected = FlowUsage {
+            sent: 64,
+            behind: 64,
+            arrived: 58,
+        };
+        assert_eq!(FlowUsage::from(&sender.flow()), expected);
     }
 }
