@@ -899,7 +899,7 @@ mod tests {
         assert_bytes(&names, &[&[10, 1, 1], &[8; 32]]);
     }
 
-    /// The tag of a frame of zeros is the encryption of the stripe, the sector and the index plus 1.
+    /// The tag of a frame of zeros is the encryption of stripe, sector and index plus 1.
     /// Here they are the block of the AES-256 example in FIPS 197, and the key is that of the
     /// example. The block of 16 bytes that is 1 in the field of GCM has the hash H, the encryption
     /// of zeros.
