@@ -402,6 +402,7 @@ impl Bed {
         for listed in storage.list(ObjectKind::Pack)? {
             storage.delete(Name::new(ObjectKind::Pack, listed.id))?;
         }
+        storage.remove_leftovers(Duration::ZERO)?;
         Ok(slowest)
     }
 
