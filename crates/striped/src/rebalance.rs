@@ -171,6 +171,12 @@ impl StripedStorage {
             }
             self.delete_old(&mut moved, options.listing_time)?;
         }
+        if !moved.is_empty() {
+            observer.note(&format!(
+                "all has moved; what is left in old places goes in {} s, when nobody looks there",
+                options.listing_time.as_secs()
+            ));
+        }
         while let Some(first) = moved.front() {
             thread::sleep(options.listing_time.saturating_sub(first.since.elapsed()));
             self.delete_old(&mut moved, options.listing_time)?;

@@ -35,6 +35,9 @@ const WRITE_TIME_MAX: Duration = Duration::from_secs(15);
 /// No run may take longer: it has several such steps.
 const RUN_TIME_MAX: Duration = Duration::from_secs(300);
 
+/// Between two puts of a writer, once it has put a few.
+const WRITER_PAUSE: Duration = Duration::from_millis(100);
+
 /// Between the restart of a node and that of the next one, in a rolling restart.
 const ROLLING_PAUSE: Duration = Duration::from_secs(2);
 
@@ -455,8 +458,12 @@ fn write(
             .map(|writer| {
                 scope.spawn(move || -> Result<()> {
                     for number in 0..WRITER_PUTS_MAX {
-                        if number >= WRITER_PUTS_MIN && happened.load(Ordering::Relaxed) {
-                            break;
+                        if number >= WRITER_PUTS_MIN {
+                            if happened.load(Ordering::Relaxed) {
+                                break;
+                            }
+                            // What takes seconds must not fill the disks.
+                            thread::sleep(WRITER_PAUSE);
                         }
                         let number = seed * 10_000 + writer * WRITER_PUTS_MAX + number;
                         let (name, bytes) = object(number);

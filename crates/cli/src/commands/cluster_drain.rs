@@ -27,8 +27,13 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// Empties a group, and forgets its nodes.
 pub fn drain(global: &Global, names: &[String], limit: Option<u64>) -> Result<Exit> {
     let file = global.cluster()?;
-    let nodes: Result<Vec<Arc<NodeStorage>>> =
-        names.iter().map(|name| known(&file, name)).collect();
+    let node = |name: &String| match known(&file, name) {
+        Err(Failure::Other(text)) => Err(Failure::Other(format!(
+            "{text}. A node that was drained to the end is forgotten"
+        ))),
+        node => node,
+    };
+    let nodes: Result<Vec<Arc<NodeStorage>>> = names.iter().map(node).collect();
     let (nodes, password) = (nodes?, password::existing(global)?.0);
     let urls: Vec<String> = names.iter().map(|name| cluster::node_url(name)).collect();
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
@@ -53,6 +58,8 @@ pub fn drain(global: &Global, names: &[String], limit: Option<u64>) -> Result<Ex
         progress.stop();
         healed.map_err(cannot)?;
         let report = move_objects(global, &storage, limit)?;
+        // Somebody may have changed the set meanwhile.
+        (storage, _) = open()?;
         storage.forget_retired(&urls).map_err(cannot)?;
         if !global.quiet && !global.json {
             let objects = format::count(report.moved_objects, "object");
