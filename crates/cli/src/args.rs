@@ -492,17 +492,24 @@ impl Global {
         let Some(password) = password::given(&this)? else {
             return Ok(Arc::new(this.set()?));
         };
-        let open = || -> Result<Arc<StripedStorage>> {
-            let storage = Arc::new(this.set()?);
-            Repository::open_with_memory(Arc::clone(&storage) as _, &password, this.memory())?;
-            Ok(storage)
-        };
-        let storage = open()?;
+        let (storage, _) = this.set_and_repository(&password)?;
         if storage.allow_tags()? {
-            open()
+            Ok(this.set_and_repository(&password)?.0)
         } else {
             Ok(storage)
         }
+    }
+
+    /// The set of targets that `--repo` names, and its repository, which this password opens.
+    pub fn set_and_repository(
+        &self,
+        password: &Password,
+    ) -> Result<(Arc<StripedStorage>, Repository)> {
+        let this = self.resolve_name()?;
+        let storage = Arc::new(this.set()?);
+        let of_set = Arc::clone(&storage) as _;
+        let repository = Repository::open_with_memory(of_set, password, this.memory())?;
+        Ok((storage, repository))
     }
 
     /// The file that describes the cluster that `--repo` names.
@@ -610,7 +617,7 @@ impl Global {
 
     /// What this machine has seen of repositories; `None` if neither an option nor the environment
     /// names a place for it.
-    pub fn memory(&self) -> Option<Memory> {
+    fn memory(&self) -> Option<Memory> {
         self.state_root().map(Memory::new)
     }
 

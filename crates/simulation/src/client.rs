@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tabane_storage::sync::lock;
-use tabane_storage::{Name, ObjectKind, Storage, StorageErrorKind};
+use tabane_storage::{Name, ObjectKind, Storage, StorageError, StorageErrorKind};
 use tabane_store::backup::{BackupOptions, Parent};
 use tabane_store::prune::{MaxUnused, PruneOptions};
 use tabane_store::restore::RestoreOptions;
@@ -262,18 +262,19 @@ impl Worker<'_> {
         command: Command,
         choice: u64,
     ) -> Result<(), Failure> {
-        if let Some(change) = command.change(choice) {
-            return match opened {
-                Opened::Single(_) => Ok(()),
-                Opened::Set(set) => match self.world.change(set, seen, change) {
-                    // The other target with faults lacks something.
-                    Err(error) if error.kind() == StorageErrorKind::TargetNeeded => {
-                        Err(Failure::Refused)
-                    }
-                    changed => changed.map_err(of_storage),
-                },
-            };
-        }
+        let on_set = |act: &dyn Fn(&Arc<StripedStorage>) -> Result<(), Failure>| match opened {
+            Opened::Single(_) => Ok(()),
+            Opened::Set(set) => act(set),
+        };
+        let change = |set: &Arc<StripedStorage>, change| {
+            match self.world.change(set, seen, change) {
+                // The other target with faults lacks something.
+                Err(error) if error.kind() == StorageErrorKind::TargetNeeded => {
+                    Err(Failure::Refused)
+                }
+                changed => changed.map_err(of_storage),
+            }
+        };
         match command {
             Command::BackUp => self.back_up(&repository()?, choice),
             Command::ForgetAndPrune => {
@@ -284,29 +285,21 @@ impl Worker<'_> {
             Command::Prune => prune(&repository()?),
             Command::Rewrite => self.rewrite(&repository()?, choice),
             Command::Restore => self.restore(&repository()?, choice),
-            Command::Heal => match opened {
-                Opened::Single(_) => Ok(()),
-                Opened::Set(set) => {
-                    // It tells the set the secret of its tags.
-                    repository()?;
-                    let options = HealOptions::default().read_data(choice.is_multiple_of(2));
-                    set.heal(options, &Silent).map(|_| ()).map_err(of_storage)
-                }
-            },
-            Command::Rebalance => match opened {
-                Opened::Single(_) => Ok(()),
-                Opened::Set(set) => {
-                    repository()?;
-                    rebalance(set)
-                }
-            },
-            Command::Drain => match opened {
-                Opened::Single(_) => Ok(()),
-                Opened::Set(set) => self.drain(set, seen, choice as usize),
-            },
-            Command::Grow | Command::GrowGroup | Command::Replace => {
-                unreachable!("it changes the targets")
-            }
+            Command::Heal => on_set(&|set| {
+                // It tells the set the secret of its tags.
+                repository()?;
+                let options = HealOptions::default().read_data(choice.is_multiple_of(2));
+                set.heal(options, &Silent).map(|_| ()).map_err(of_storage)
+            }),
+            Command::Rebalance => on_set(&|set| {
+                repository()?;
+                rebalance(set).map_err(of_storage)
+            }),
+            Command::Drain => on_set(&|set| self.drain(set, seen, choice as usize)),
+            Command::Grow | Command::GrowGroup | Command::Replace => on_set(&|set| {
+                let mut made = command.change(choice).into_iter();
+                made.try_for_each(|made| change(set, made))
+            }),
         }
     }
 
@@ -357,7 +350,7 @@ impl Worker<'_> {
         })?;
         set.heal(HealOptions::default(), &Silent)
             .map_err(of_storage)?;
-        rebalance(&set)?;
+        rebalance(&set).map_err(of_storage)?;
         match self.world.forget_retired(&set) {
             // What is damaged beyond repair goes nowhere.
             Err(error)
@@ -474,7 +467,7 @@ impl From<Error> for Failure {
     }
 }
 
-fn of_storage(error: tabane_storage::StorageError) -> Failure {
+fn of_storage(error: StorageError) -> Failure {
     let text = error.to_string();
     if is_behind(&text) {
         Failure::Refused
@@ -499,10 +492,9 @@ fn is_behind(error: &str) -> bool {
 const LOOKS: u32 = 100;
 
 /// Moves what is in full groups. Deletions wait for those who may be listing.
-fn rebalance(set: &StripedStorage) -> Result<(), Failure> {
+pub fn rebalance(set: &StripedStorage) -> Result<(), StorageError> {
     let options = RebalanceOptions::default().listing_time(Duration::ZERO);
-    let moved = set.rebalance(options, &Silent);
-    moved.map(|_| ()).map_err(of_storage)
+    set.rebalance(options, &Silent).map(|_| ())
 }
 
 fn prune(repository: &Arc<Repository>) -> Result<(), Failure> {

@@ -12,10 +12,10 @@ use tabane_store::check::{CheckOptions, ReadData};
 use tabane_store::chunker::Chunking;
 use tabane_store::key::KdfCost;
 use tabane_store::{Id, InitOptions, Password, Progress, Repository};
-use tabane_striped::{HealOptions, HealReport, RebalanceOptions, StripedStorage};
+use tabane_striped::{HealOptions, HealReport, StripedStorage};
 use tabane_testing::random::Random;
 
-use crate::client::{Promises, Silent, Sources, Worker, backup_options, tight};
+use crate::client::{Promises, Silent, Sources, Worker, backup_options, rebalance, tight};
 use crate::plan::{Fault, Plan};
 use crate::server::Accounts;
 use crate::turns::Turns;
@@ -289,8 +289,7 @@ fn end_drain(plan: &Plan, world: &World, set: &Arc<StripedStorage>) -> Result<()
     if plan.seed.is_multiple_of(2) || !survey.targets.iter().any(|target| target.is_retired) {
         return Ok(());
     }
-    let options = RebalanceOptions::default().listing_time(Duration::ZERO);
-    set.rebalance(options, &Silent).map_err(failed)?;
+    rebalance(set).map_err(failed)?;
     world.forget_retired(set).map_err(failed)
 }
 

@@ -55,6 +55,19 @@ impl StripedStorage {
         }
     }
 
+    /// Deletes what these targets have of an object.
+    pub(super) fn delete_part(&self, numbers: &[usize], name: Name) -> Result<()> {
+        for (number, deleted) in self.targets.each(numbers, |_, target| target.delete(name)) {
+            match deleted {
+                Err(error) if error.kind() != StorageErrorKind::NotFound => {
+                    return Err(self.targets.blame(number, &error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Removes what interrupted writes have left on targets, and shards that are too few to be
     /// an object.
     pub(super) fn remove_all_leftovers(&self, age: Duration) -> Result<u64> {

@@ -95,18 +95,8 @@ impl StripedStorage {
             .map(|number| self.targets.all()[number].id)
             .collect();
         self.announce(&[], &self.description.without(&gone))?;
-        for number in numbers.iter() {
-            let Some(target) = self.targets.storage(number) else {
-                continue;
-            };
-            match target.delete(Name::TARGET) {
-                Err(error) if error.kind() != StorageErrorKind::NotFound => {
-                    return Err(self.targets.blame(number, &error));
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+        let numbers: Vec<usize> = numbers.iter().collect();
+        self.delete_part(&numbers, Name::TARGET)
     }
 
     /// Fails if a group to which this client puts objects was retired since it has opened the set.
@@ -120,9 +110,7 @@ impl StripedStorage {
     /// Whether a group has a target that is in no group of a later description.
     fn lacks_a_group(&self, later: &Description) -> bool {
         let groups = later.groups();
-        let groups = groups
-            .iter()
-            .map(|&group| &later.generations[usize::from(group) - 1]);
+        let groups = groups.iter().map(|&group| later.targets_of(group));
         let used: Vec<&Id> = groups.flatten().collect();
         let own = self
             .groups

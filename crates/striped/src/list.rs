@@ -262,7 +262,7 @@ impl StripedStorage {
         }
         let missing = self.targets.all().len() - self.targets.up().len();
         let may_miss = |group: &u8| {
-            let targets = &later.generations[usize::from(*group) - 1];
+            let targets = later.targets_of(*group);
             let unknown = targets
                 .iter()
                 .filter(|id| self.targets.position(**id).is_none());

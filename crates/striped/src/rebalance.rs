@@ -193,17 +193,7 @@ impl StripedStorage {
                 Err(error) if is_of_object(&error) => continue,
                 whole => whole?,
             }
-            let deleted = self
-                .targets
-                .each(&one.from, |_, target| target.delete(one.name));
-            for (number, deleted) in deleted {
-                match deleted {
-                    Err(error) if error.kind() != StorageErrorKind::NotFound => {
-                        return Err(self.targets.blame(number, &error));
-                    }
-                    _ => {}
-                }
-            }
+            self.delete_part(&one.from, one.name)?;
         }
         Ok(())
     }

@@ -137,6 +137,18 @@ impl Description {
         }
     }
 
+    /// A copy, of the next epoch.
+    fn next(&self) -> Self {
+        let mut next = self.clone();
+        next.epoch += 1;
+        next
+    }
+
+    /// The targets of the generation of this number, which there is.
+    pub fn targets_of(&self, generation: u8) -> &[Id] {
+        &self.generations[usize::from(generation) - 1]
+    }
+
     /// Encodes the description; returns its ID and its bytes.
     pub fn to_object(&self) -> (Id, Vec<u8>) {
         let bytes = serde_json::to_vec(self).expect("a description is plain data");
@@ -206,8 +218,7 @@ impl Description {
     /// A copy, of the next epoch, of a set that may have tagged shards.
     #[must_use]
     pub fn tagged(&self) -> Self {
-        let mut next = self.clone();
-        next.epoch += 1;
+        let mut next = self.next();
         next.format = next.format.max(TAGGED_FORMAT);
         next
     }
@@ -215,8 +226,7 @@ impl Description {
     /// A copy, of the next epoch, with one target in the place of another.
     #[must_use]
     pub fn replace(&self, old: Id, new: Member) -> Self {
-        let mut next = self.clone();
-        next.epoch += 1;
+        let mut next = self.next();
         for id in next.generations.iter_mut().flatten() {
             if *id == old {
                 *id = new.id;
@@ -229,7 +239,7 @@ impl Description {
 
     /// The group that one more target would make larger: the smallest one.
     pub fn smallest_group(&self) -> u8 {
-        let size = |group: &u8| self.generations[usize::from(*group) - 1].len();
+        let size = |group: &u8| self.targets_of(*group).len();
         let smallest = self.groups().into_iter().min_by_key(size);
         smallest.expect("there is a generation")
     }
@@ -238,10 +248,9 @@ impl Description {
     /// group, in whose place it is.
     #[must_use]
     pub fn add(&self, new: Member) -> Self {
-        let mut next = self.clone();
-        next.epoch += 1;
+        let mut next = self.next();
         let smallest = self.smallest_group();
-        let mut targets = self.generations[usize::from(smallest) - 1].clone();
+        let mut targets = self.targets_of(smallest).to_vec();
         targets.push(new.id);
         next.generations.push(targets);
         next.targets.push(new);
@@ -255,8 +264,7 @@ impl Description {
     /// A copy, of the next epoch, with one more group.
     #[must_use]
     pub fn add_group(&self, group: Vec<Member>) -> Self {
-        let mut next = self.clone();
-        next.epoch += 1;
+        let mut next = self.next();
         next.push_group(group);
         next
     }
@@ -265,12 +273,11 @@ impl Description {
     /// become new generations, so that its stripes can move to each of the others.
     #[must_use]
     pub fn retire(&self, group: u8) -> Self {
-        let mut next = self.clone();
-        next.epoch += 1;
+        let mut next = self.next();
         next.groups = self.groups();
         next.groups.retain(|other| *other != group);
         for other in next.groups.iter_mut().filter(|other| **other < group) {
-            let targets = next.generations[usize::from(*other) - 1].clone();
+            let targets = self.targets_of(*other).to_vec();
             next.generations.push(targets);
             *other = next.generations.len() as u8;
         }
@@ -281,8 +288,7 @@ impl Description {
     /// of which no stripes are left, have the targets of the newest one.
     #[must_use]
     pub fn without(&self, gone: &[Id]) -> Self {
-        let mut next = self.clone();
-        next.epoch += 1;
+        let mut next = self.next();
         next.targets.retain(|member| !gone.contains(&member.id));
         let newest = next.generations.last().expect("there is one").clone();
         let is_empty = |targets: &&mut Vec<Id>| targets.iter().any(|id| gone.contains(id));

@@ -595,11 +595,7 @@ fn rebalance(global: &Global, limit: Option<u64>) -> Result<Exit> {
         print_json(&object.into())?;
     } else if !global.quiet {
         let mut output = Output::new();
-        output.line(format!(
-            "moved {}, {}",
-            format::count(report.moved_objects, "object"),
-            format::bytes(report.moved_bytes)
-        ))?;
+        output.line(moved(&report))?;
         if report.freed_objects > 0 {
             let objects = format::count(report.freed_objects, "object");
             output.line(format!("freed {objects} that an interrupted run had left in two groups"))?;
@@ -624,6 +620,12 @@ pub fn move_objects(
     let report = storage.rebalance(options, &reporter);
     progress.stop();
     report.map_err(|error| Failure::Storage("cannot move objects: ", error))
+}
+
+/// What was moved, in words.
+pub fn moved(report: &RebalanceReport) -> String {
+    let objects = format::count(report.moved_objects, "object");
+    format!("moved {objects}, {}", format::bytes(report.moved_bytes))
 }
 
 /// The node of this name.

@@ -8,18 +8,15 @@ use tabane_node::authority;
 use tabane_storage::{Name, Storage, StorageError, StorageErrorKind};
 use tabane_store::Repository;
 use tabane_store::client::Seen;
+use tabane_striped::HealOptions;
 use tabane_striped::cluster::{self, NodeStorage};
-use tabane_striped::{HealOptions, StripedStorage};
 
-use super::cluster::{known, move_objects, say};
-use super::unlock;
+use super::cluster::{known, move_objects, moved, say};
+use super::{heal, unlock};
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
-use crate::format;
 use crate::output::warn;
 use crate::password;
-use crate::progress::Progress;
-use crate::reporter::Reporter;
 
 /// From one look at who is at work to the next.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -37,41 +34,32 @@ pub fn drain(global: &Global, names: &[String], limit: Option<u64>) -> Result<Ex
     let (nodes, password) = (nodes?, password::existing(global)?.0);
     let urls: Vec<String> = names.iter().map(|name| cluster::node_url(name)).collect();
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
-    let open = || -> Result<(Arc<StripedStorage>, Repository)> {
-        let storage = Arc::new(global.set()?);
-        let of_set = Arc::clone(&storage) as Arc<dyn Storage>;
-        let repository = Repository::open_with_memory(of_set, &password, global.memory())?;
-        Ok((storage, repository))
-    };
+    let open = || global.set_and_repository(&password);
     let (mut storage, mut repository) = open()?;
     let cannot = |error: StorageError| Failure::Storage("cannot drain these nodes: ", error);
-    let is_used = storage.urls().any(|url| urls.contains(&url));
-    // An earlier run may have been interrupted when only the file was left to change.
-    if is_used {
+    if storage.urls().any(|url| urls.contains(&url)) {
         if storage.retire(&urls).map_err(cannot)? {
             (storage, repository) = open()?;
         }
         wait_for_clients(global, &repository)?;
-        let progress = Progress::start(global);
-        let reporter = Reporter::new(&progress).without_notes(global.quiet);
-        let healed = storage.heal(HealOptions::default(), &reporter);
-        progress.stop();
-        healed.map_err(cannot)?;
+        heal::heal_set(global, &storage, HealOptions::default())?;
         let report = move_objects(global, &storage, limit)?;
         // Somebody may have changed the set meanwhile.
         (storage, _) = open()?;
         storage.forget_retired(&urls).map_err(cannot)?;
         if !global.quiet && !global.json {
-            let objects = format::count(report.moved_objects, "object");
-            let bytes = format::bytes(report.moved_bytes);
-            say(global, "", format!("moved {objects}, {bytes}"))?;
+            say(global, "", moved(&report))?;
         }
-    }
-    for node in &nodes {
-        // Without it nobody takes the node for one of the repository.
-        match node.delete(Name::TARGET) {
-            Err(error) if error.kind() != StorageErrorKind::NotFound => return Err(cannot(error)),
-            _ => {}
+    } else {
+        // An earlier run was interrupted when the set had forgotten the nodes. As long as they say
+        // that they are its targets, clients that know an older set use them.
+        for node in &nodes {
+            match node.delete(Name::TARGET) {
+                Err(error) if error.kind() != StorageErrorKind::NotFound => {
+                    return Err(cannot(error));
+                }
+                _ => {}
+            }
         }
     }
     authority::change(&file, |nodes| {

@@ -1,8 +1,10 @@
 //! `tabane heal`
 
+use std::time::Duration;
+
 use clap::Args;
 use serde_json::json;
-use tabane_striped::{HealOptions, HealReport};
+use tabane_striped::{HealOptions, HealReport, StripedStorage};
 
 use crate::advice;
 use crate::args::Global;
@@ -40,20 +42,29 @@ impl Heal {
     }
 }
 
-/// Heals, and prints the report.
-pub fn heal(global: &Global, options: HealOptions) -> Result<Exit> {
-    let storage = global.set_with_secret()?;
+/// Heals a set, and shows how far it has come; returns the report and the time that it took.
+pub fn heal_set(
+    global: &Global,
+    storage: &StripedStorage,
+    options: HealOptions,
+) -> Result<(HealReport, Duration)> {
     let progress = Progress::start(global);
     let reporter = Reporter::new(&progress).without_notes(global.quiet);
     let report = storage.heal(options, &reporter);
     progress.stop();
     let report = report.map_err(|error| Failure::Storage("cannot heal: ", error))?;
+    Ok((report, progress.elapsed()))
+}
+
+/// Heals, and prints the report.
+pub fn heal(global: &Global, options: HealOptions) -> Result<Exit> {
+    let storage = global.set_with_secret()?;
+    let (report, elapsed) = heal_set(global, &storage, options)?;
     if global.json {
         let mut object = into_object(json!({"message_type": "summary"}));
         let report = serde_json::to_value(report).unwrap_or_default();
         object.append(&mut into_object(report));
-        let elapsed = progress.elapsed().as_secs_f64();
-        object.insert("elapsed_s".to_owned(), elapsed.into());
+        object.insert("elapsed_s".to_owned(), elapsed.as_secs_f64().into());
         print_json(&object.into())?;
     } else if !global.quiet {
         print(&report, options.read_data)?;

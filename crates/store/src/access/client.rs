@@ -98,9 +98,7 @@ impl Seen {
                     })
         })
     }
-}
 
-impl Seen {
     /// Whether both are records of one client, which renews its own under other IDs.
     fn is_of_same(&self, other: &Self) -> bool {
         match (&self.client, &other.client) {

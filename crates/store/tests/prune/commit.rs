@@ -11,6 +11,7 @@ use tabane_store::repair::RepairOptions;
 use tabane_store::{Error, Id, Repository};
 
 use super::basics::{prune_with, tight};
+use super::view::with_one_backup;
 use crate::common::heard::{Heard, ended};
 use crate::common::memory::MemoryStorage;
 use crate::common::tree::{random_bytes, write};
@@ -187,10 +188,7 @@ fn a_backup_with_a_write_only_key_goes_on_when_no_pack_is_condemned_meanwhile() 
 #[track_caller]
 fn assert_takes_its_removal_back(work: impl Fn(&Arc<Repository>, Vec<Id>) -> Option<Error>) {
     let dir = scratch();
-    let storage = MemoryStorage::default();
-    let repository = init(storage.clone());
-    write(dir.path().join("a"), &random_bytes(1, 10_000));
-    let made = id(&back_up(&repository, &[dir.path()]));
+    let (storage, _, made) = with_one_backup(dir.path());
     storage.remove(Name::new(ObjectKind::Snapshot, made));
     let names = |kind: ObjectKind| -> Vec<Id> {
         let listed = storage.list(kind).unwrap();
@@ -235,10 +233,7 @@ fn a_repair_takes_its_removal_back_if_write_only_keys_cannot_read_it() {
 #[test]
 fn a_repair_names_a_damaged_pack_in_a_removal_before_it_deletes_the_pack() {
     let dir = scratch();
-    let storage = MemoryStorage::default();
-    let repository = init(storage.clone());
-    write(dir.path().join("a"), &random_bytes(1, 10_000));
-    back_up(&repository, &[dir.path()]);
+    let (storage, _, _) = with_one_backup(dir.path());
     let pack = storage.list(ObjectKind::Pack).unwrap()[0].id;
     storage.set(Name::new(ObjectKind::Pack, pack), vec![0; 100]);
     let (others, condemned) = (storage.clone(), Arc::new(Mutex::new(None)));

@@ -7,10 +7,10 @@ use tabane_store::client::{self, Presence, Purpose};
 use tabane_store::{Error, Id};
 
 use super::basics::{prune_with, tight};
+use super::view::with_one_backup;
 use crate::common::heard::{Heard, ended};
 use crate::common::memory::MemoryStorage;
-use crate::common::tree::{random_bytes, write};
-use crate::common::{back_up, id, init, open, process, scratch};
+use crate::common::{init, open, process, scratch};
 
 fn records(storage: &MemoryStorage) -> Vec<Id> {
     let listed = storage.list(ObjectKind::Client).unwrap();
@@ -104,10 +104,7 @@ fn a_record_that_cannot_be_removed_is_an_error_unless_it_is_gone() {
 #[test]
 fn a_prune_withdraws_after_its_last_removal_and_not_beside_it() {
     let dir = scratch();
-    let storage = MemoryStorage::default();
-    let repository = init(storage.clone());
-    write(dir.path().join("a"), &random_bytes(1, 10_000));
-    let made = id(&back_up(&repository, &[dir.path()]));
+    let (storage, repository, made) = with_one_backup(dir.path());
     storage.remove(Name::new(ObjectKind::Snapshot, made));
     let client = Presence::announce(&repository, Purpose::Backup).unwrap();
     let told = Arc::new(Mutex::new(Vec::new()));
