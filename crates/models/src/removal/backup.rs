@@ -65,7 +65,7 @@ pub struct Backup {
     /// Packs that its cache says are there.
     trusted: Packs,
     /// Packs that it reads to copy blocks.
-    sources: Packs,
+    pub sources: Packs,
     writer: Writer,
 }
 

@@ -63,7 +63,8 @@ impl Kind {
 pub struct Look {
     /// What it lists.
     pub kind: Kind,
-    judgement: Judgement,
+    /// What it thinks of others.
+    pub judgement: Judgement,
     deletes_pack: bool,
 }
 
@@ -129,6 +130,8 @@ enum Then {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct View {
     removals: Removals,
+    /// All but the newest of them.
+    superseded: Removals,
     pending: Snapshots,
     snapshots: Snapshots,
     objects: Objects,
@@ -157,7 +160,7 @@ pub struct Prune {
     /// Whether anybody changed removals, index or packs since then.
     disturbed: bool,
     /// Packs that it reads to copy blocks.
-    sources: Packs,
+    pub sources: Packs,
     writer: Writer,
     /// Packs that are to be deleted now.
     due: Packs,
@@ -171,7 +174,7 @@ pub struct Prune {
     then: Then,
     /// Unverified index objects that go, when all is done.
     claims: Objects,
-    /// Removals that go if all that they name is gone.
+    /// Removals that were superseded when it began; they go if all that they name is gone.
     superseded: Removals,
     /// The removals beside which the index may be rewritten.
     expected: Removals,
@@ -183,6 +186,21 @@ impl Prune {
     /// Whether it takes no more steps.
     pub fn has_ended(&self) -> bool {
         self.at == At::Ended && self.due == 0
+    }
+
+    /// Whether it is about to list everything.
+    pub fn begins_view(&self) -> bool {
+        self.at == At::List && self.listed == [0; 2]
+    }
+
+    /// How many rounds of lists are complete, of those before the packs are listed.
+    pub fn rounds(&self) -> usize {
+        usize::from(self.listed[0].count_ones() >= 4)
+    }
+
+    /// Whether what it has listed has a snapshot that lacks something and seems abandoned.
+    pub fn sees_unconfirmed(&self) -> bool {
+        self.view.unconfirmed != 0
     }
 
     /// Hears that removals, index or packs have changed.
@@ -385,6 +403,9 @@ impl Prune {
         match look.kind {
             Kind::Removals => {
                 view.removals = world.removals;
+                if !self.second {
+                    view.superseded = world.removals & !world.newest;
+                }
                 if self.second && !rules.hold(Rule::RemovalFirst) {
                     // It goes by its own removal, which nobody else can see.
                     view.removals |= 1 << number;
@@ -522,9 +543,10 @@ impl Prune {
         world.condemned[number] = condemned;
         if rules.hold(Rule::RemovalFirst) {
             world.removals |= 1 << number;
+            world.newest = 1 << number;
             self.expected |= 1 << number;
         }
-        self.superseded = self.view.removals;
+        self.superseded = self.view.superseded;
         if self.view.judgement != Judgement::AllDead {
             if rules.hold(Rule::RewriteBeforeRemoval) {
                 return At::DeleteOld;
@@ -614,9 +636,10 @@ impl Prune {
         if rules.hold(Rule::RewriteDropsCondemned) {
             named &= !world.condemned_by(self.expected);
         }
-        if self.old != 0 {
-            world.plan_rewritten(number, named);
+        if self.old == 0 {
+            return At::DeleteOld;
         }
+        world.plan_rewritten(number, named);
         if named == 0 { At::Confirm } else { At::Check }
     }
 

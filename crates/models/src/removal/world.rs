@@ -126,6 +126,8 @@ pub struct World {
     remembered: Packs,
     /// Removals that are there.
     pub removals: Removals,
+    /// The one of them that was put last.
+    pub newest: Removals,
     /// What each names.
     pub condemned: [Packs; PRUNES_MAX],
     /// Pending snapshots that are there.
@@ -148,6 +150,7 @@ impl World {
             verified: [0; PRUNES_MAX],
             remembered: FIRST_PACKS,
             removals: 0,
+            newest: 0,
             condemned: [0; PRUNES_MAX],
             pending: 0,
             snapshots: 1,
@@ -163,6 +166,7 @@ impl World {
         let last = PRUNES_MAX - 1;
         let mut world = Self {
             removals: 1 << last,
+            newest: 1 << last,
             snapshots: 0,
             promised: 0,
             ..Self::with_one_snapshot()

@@ -79,8 +79,12 @@ impl Repository {
     /// When the storage fails or one is damaged.
     #[doc(hidden)]
     pub fn read_removals(&self) -> Result<Removals> {
+        self.read_removals_of(removal::list(self)?)
+    }
+
+    /// As [`Repository::read_removals`], of those that are `listed`, or of all if some are gone.
+    fn read_removals_of(&self, mut listed: Vec<Listed>) -> Result<Removals> {
         let mut known = BTreeMap::new();
-        let mut listed = self.list_early(ObjectKind::Removal)?;
         for _ in 0..LIST_ATTEMPTS_MAX {
             let read = |id| self.read_removal_that_counts(id);
             if let Some(removals) = self.read_listed(&listed, &mut known, read)? {
@@ -223,7 +227,7 @@ impl Repository {
     fn load_cached(&self, cache: &Cache, trust: Trust) -> Result<Index> {
         // Removals are listed first: see the rules in `removal`.
         // model: removal/index/list-removals
-        let removals = self.read_removals()?;
+        let removals = self.read_removals_of(self.list_early(ObjectKind::Removal)?)?;
         let load = |kind| cache.load_index(&IndexSource::new(self, kind, &removals));
         // Listed before the others: what is verified meanwhile is found there.
         // model: removal/index/list-unverified

@@ -460,19 +460,21 @@ impl Shared {
         }
     }
 
-    /// Whether no packs were condemned since the index was loaded. Fails if the repository is gone.
+    /// Whether no packs were condemned since the index was loaded.
+    fn is_known(&self) -> Result<bool> {
+        let known = {
+            let index = self.index.read().expect("no panic under this lock");
+            index.removals().clone()
+        };
+        // model: removal/writer/list-removals
+        Ok(removal::names(&self.repository)? == known)
+    }
+
+    /// As [`Shared::is_known`]. Fails if the repository is gone.
     fn look(&self) -> Result<bool> {
         let repository = &self.repository;
-        let is_known = || {
-            let known = {
-                let index = self.index.read().expect("no panic under this lock");
-                index.removals().clone()
-            };
-            // model: removal/writer/list-removals
-            Ok(removal::names(repository)? == known)
-        };
         let is_there = || repository.verify_presence();
-        let (is_known, is_there) = both(repository.is_far(), is_known, is_there);
+        let (is_known, is_there) = both(repository.is_far(), || self.is_known(), is_there);
         // An index object in another repository at the same place could not be opened there.
         is_there?;
         is_known
@@ -496,7 +498,10 @@ impl Shared {
         }
         // model: removal/writer/put-index
         let object = self.repository.put_index_segment(&waiting)?;
-        let removed = self.look_for(&waiting)?;
+        let removed = match self.is_known()? {
+            true => Removed::default(),
+            false => self.look_for(&waiting)?,
+        };
         if removed == Removed::default() {
             return self.note_indexed(object.id, waiting);
         }
@@ -538,14 +543,6 @@ impl Shared {
     /// this process for dead, after a long stop.
     fn look_for(&self, packs: &[(Id, PackContents)]) -> Result<Removed> {
         let repository = &self.repository;
-        let known = {
-            let index = self.index.read().expect("no panic under this lock");
-            index.removals().clone()
-        };
-        // model: removal/writer/list-removals
-        if removal::names(repository)? == known {
-            return Ok(Removed::default());
-        }
         // Read before the packs are listed: a removal outlives the packs that it names.
         // model: removal/writer/read-removals
         let condemned = repository.read_removals()?.condemned();

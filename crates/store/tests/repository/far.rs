@@ -8,11 +8,12 @@ use std::time::Duration;
 use tabane_index::Cache;
 use tabane_storage::LocalStorage;
 use tabane_store::backup::Backup;
+use tabane_store::prune::{PruneOptions, PrunePlan};
 use tabane_store::snapshot::Filter;
 use tabane_store::{Id, Memory, Repository};
 
 use crate::common::far::{FarStorage, Operation, in_sequence};
-use crate::common::{backup_options, init, password, restore_options, scratch, tree};
+use crate::common::{backup_options, init, open, password, restore_options, scratch, tree};
 
 /// Long enough for operations that can run side by side to overlap on a busy machine.
 const LATENCY: Duration = Duration::from_millis(60);
@@ -167,4 +168,21 @@ fn a_forget_with_a_prune_makes_few_round_trips_in_sequence() {
         let plan = repository.plan_prune(Default::default()).unwrap();
         plan.execute().unwrap();
     });
+}
+
+/// Lists that were asked for while a repository was opened are of that time.
+#[test]
+fn a_removal_that_is_newer_than_the_opened_repository_is_read() {
+    let bed = Bed::new();
+    let repository = bed.open();
+    // Until the lists have arrived that are asked for early.
+    std::thread::sleep(3 * LATENCY);
+    let near = open(LocalStorage::new(bed.path("repository")));
+    let made = near.snapshots(&Filter::default()).unwrap().snapshots;
+    made.iter()
+        .for_each(|(id, _)| near.remove_snapshot(*id).unwrap());
+    near.plan_prune(PruneOptions::default())
+        .and_then(PrunePlan::execute)
+        .unwrap();
+    assert_eq!(repository.read_removals().unwrap().names().len(), 1);
 }
