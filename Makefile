@@ -346,7 +346,7 @@ coverage:
 		{ echo 'cargo-llvm-cov is missing: cargo install cargo-llvm-cov --locked' >&2; exit 1; }
 	@$(CARGO) +nightly --version > /dev/null 2>&1 && ls "$$(rustc +nightly --print sysroot)"/lib/rustlib/*/bin/llvm-cov > /dev/null 2>&1 || \
 		{ echo 'nightly Rust with llvm-tools is missing: rustup toolchain install nightly --component llvm-tools' >&2; exit 1; }
-	@rm -f "$$($(TARGET))/coverage.lcov"
+	$(CARGO) +nightly llvm-cov clean --profraw-only
 	$(CARGO) +nightly llvm-cov --branch --no-report $(CARGOFLAGS) \
 		$(foreach crate,$(COVERAGE),-p tabane-$(crate)) -p tabane-simulation
 	@lcov=$$($(TARGET))/coverage.lcov; \
