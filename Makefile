@@ -39,6 +39,8 @@
 #   make simulate   lets many clients use one repository on storage that fails, in as many ways as SEEDS says, in memory
 #                   and over a set of targets; prints the smallest run that fails
 #   make miri       the portable kernels and the rings under Miri (nightly Rust with miri)
+#   make coverage   prints which share of the lines and branches of repository, stripes and code the tests reach; COVERAGE
+#                   names the crates; needs nightly Rust with llvm-tools, and cargo-llvm-cov
 #   make install    copies the command, its manual pages and completions: PREFIX=/usr/local DESTDIR=
 #   make install-lib  copies the hashes for C: tabane.h, libtabane.so, libtabane.a and tabane.pc
 #   make uninstall  removes what install and install-lib copied
@@ -335,6 +337,22 @@ miri:
 	MIRIFLAGS=-Zmiri-disable-isolation TABANE_SIMD=portable $(CARGO) +nightly miri test -p tabane-lanes --lib
 	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -p tabane-fabric --lib
 
+# Branches need nightly Rust. Simulated runs reach all but parity's own, so that they are a part of it.
+# COVERAGEFLAGS=--missing lists what no test reaches.
+COVERAGE = format index store striped parity
+COVERAGEFLAGS =
+coverage:
+	@$(CARGO) llvm-cov --version > /dev/null 2>&1 || \
+		{ echo 'cargo-llvm-cov is missing: cargo install cargo-llvm-cov --locked' >&2; exit 1; }
+	@$(CARGO) +nightly --version > /dev/null 2>&1 && ls "$$(rustc +nightly --print sysroot)"/lib/rustlib/*/bin/llvm-cov > /dev/null 2>&1 || \
+		{ echo 'nightly Rust with llvm-tools is missing: rustup toolchain install nightly --component llvm-tools' >&2; exit 1; }
+	$(CARGO) +nightly llvm-cov clean --profraw-only
+	$(CARGO) +nightly llvm-cov --branch --no-report $(CARGOFLAGS) \
+		$(foreach crate,$(COVERAGE),-p tabane-$(crate)) -p tabane-simulation
+	@lcov=$$($(TARGET))/coverage.lcov; \
+	$(CARGO) +nightly llvm-cov report --branch --lcov --output-path "$$lcov" && \
+	$(PYTHON) contrib/coverage.py "$$lcov" $(COVERAGE) $(COVERAGEFLAGS)
+
 # MODELS='removal 1 2' exhausts one backup and two prunes, 'cluster 2 1' two faults and a heal; see
 # crates/models/README.md.
 MODELS = removal 3 2 420000000
@@ -443,5 +461,5 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: simulate sanitize-threads dist test-packages test-image arm-tools test-arm test-arm-short test-arm-programs all book guard build documents figures miri models gpu-check fuzz package wheels test test-all test-examples test-python test-page test-databases test-restic test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
+.PHONY: coverage simulate sanitize-threads dist test-packages test-image arm-tools test-arm test-arm-short test-arm-programs all book guard build documents figures miri models gpu-check fuzz package wheels test test-all test-examples test-python test-page test-databases test-restic test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
 	uninstall clean

@@ -219,9 +219,9 @@ impl Layout {
     }
 }
 
+/// Whether a number is prime that is more than 1.
 fn is_prime(number: usize) -> bool {
-    number > 1
-        && (2..)
-            .take_while(|divisor| divisor * divisor <= number)
-            .all(|divisor| !number.is_multiple_of(divisor))
+    (2..)
+        .take_while(|divisor| divisor * divisor <= number)
+        .all(|divisor| !number.is_multiple_of(divisor))
 }

@@ -75,19 +75,14 @@ pub fn update_plan(layout: &Layout, blocks: &[usize]) -> Plan {
             .into_iter()
             .filter_map(|cell| layout.diagonal_of(cell));
         let of_diagonals = of_diagonals.map(|diagonal| layout.diagonal_parity(diagonal));
+        // Cells of one row are on different diagonals, so these parities are different.
         for parity in of_diagonals.chain([of_row]) {
-            let changes = parities.entry(parity).or_default();
-            // Twice is not at all.
-            if !changes.remove(&cell) {
-                changes.insert(cell);
-            }
+            parities.entry(parity).or_default().insert(cell);
         }
     }
-    let steps = parities
-        .into_iter()
-        .filter(|(_, changes)| !changes.is_empty());
     Plan {
-        steps: steps
+        steps: parities
+            .into_iter()
             .map(|(into, changes)| Step {
                 into,
                 from: changes.into_iter().collect(),

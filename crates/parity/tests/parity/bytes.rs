@@ -1,7 +1,7 @@
 //! Random bytes of odd lengths.
 
 use proptest::prelude::*;
-use tabane_parity::{Error, Layout, encode, encode_plan, repair, update};
+use tabane_parity::{Error, Layout, encode, encode_plan, repair, repair_plan, update};
 
 use crate::reference;
 
@@ -106,4 +106,19 @@ fn an_update_of_another_length_is_refused() {
         Err(Error::CellLength(_))
     ));
     assert_eq!(cells, before);
+}
+
+/// As where no role is lost, or cells have no bytes.
+#[test]
+fn a_plan_without_steps_or_bytes_changes_nothing() {
+    let layout = Layout::new(5).unwrap();
+    let none = repair_plan(&layout, &[]).unwrap();
+    none.run::<Vec<u8>>(&mut []).unwrap();
+    let mut cells = vec![vec![1; 5]; layout.cells()];
+    let before = cells.clone();
+    none.run(&mut cells).unwrap();
+    assert_eq!(cells, before);
+    let mut empty = vec![Vec::new(); layout.cells()];
+    encode(&layout, &mut empty).unwrap();
+    assert!(empty.iter().all(Vec::is_empty));
 }

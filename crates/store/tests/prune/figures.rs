@@ -14,6 +14,7 @@ use tabane_store::client::{Presence, Purpose};
 use tabane_store::key::{KdfCost, Password};
 use tabane_store::parts::{self, pack};
 use tabane_store::prune::{MaxUnused, PlanStats};
+use tabane_store::repair::RepairOptions;
 use tabane_store::{Error, Id, Progress, Repository};
 use tempfile::TempDir;
 
@@ -362,6 +363,70 @@ fn a_pack_that_is_sound_and_not_what_its_key_says_is_refuted() {
     }
     assert_eq!(report.waiting_packs, count(&packs));
     drop(presence);
+}
+
+/// Whoever has such a key can put anything into a pack. So a repair compares every block with its
+/// name before the index, which all trust, names the pack.
+#[test]
+fn a_repair_of_the_index_takes_from_packs_of_write_only_keys_only_what_is_true() {
+    for is_true in [true, false] {
+        let (bed, _, _, packs) = with_a_writer();
+        for listed in bed.storage.list(ObjectKind::Unverified).unwrap() {
+            let name = Name::new(ObjectKind::Unverified, listed.id);
+            bed.storage.remove(name);
+        }
+        for pack in packs.keys().filter(|_| !is_true) {
+            let name = Name::new(ObjectKind::Pack, *pack);
+            let mut bytes = bed.storage.get(name, None).unwrap();
+            let keys = parts::keys(&bed.repository);
+            let contents = pack::fetch_contents(&bed.storage, keys, *pack).unwrap();
+            // In the first segment, so that the footer is sound.
+            bytes[contents.kind.head_len()] ^= 1;
+            bed.storage.set(name, bytes);
+        }
+        let options = RepairOptions::default();
+        let report = bed.repository.repair_index(options).unwrap();
+        let expected = if is_true { (2, 0) } else { (0, 2) };
+        assert_eq!((report.added_packs, report.unreadable_packs), expected);
+        let index = bed.repository.read_index().unwrap();
+        assert_eq!(index.values().flatten().count(), expected.0 as usize);
+        if is_true {
+            assert_clean(&bed.repository);
+        }
+    }
+}
+
+/// A pack of such a key has a key of its own at its beginning: without that nothing is saved.
+#[test]
+fn of_damaged_packs_of_write_only_keys_the_sound_blocks_are_saved() {
+    let (bed, _, _, packs) = with_a_writer();
+    let all = bed.storage.objects();
+    let (mut saved, mut lost) = (0, 0);
+    for pack in packs.keys() {
+        let name = Name::new(ObjectKind::Pack, *pack);
+        let keys = parts::keys(&bed.repository);
+        let contents = pack::fetch_contents(&bed.storage, keys, *pack).unwrap();
+        let segments = contents.segments.iter();
+        let blocks: usize = segments.map(|segment| segment.blocks.len()).sum();
+        for at in [10, all[&name].len() - 1] {
+            let storage = MemoryStorage::new(all.clone());
+            let mut bytes = all[&name].clone();
+            bytes[at] ^= 1;
+            storage.set(name, bytes);
+            let keep = |_, _: &[u8]| Ok(());
+            let report = open(storage.clone())
+                .repair_packs(RepairOptions::default(), &[*pack], keep)
+                .unwrap();
+            assert_eq!(report.damaged_packs, [*pack]);
+            assert_eq!(report.saved_blocks + report.lost_blocks, blocks as u64);
+            saved += report.saved_blocks;
+            lost += report.lost_blocks;
+            if report.lost_blocks == 0 {
+                assert_clean(&open(storage));
+            }
+        }
+    }
+    assert!(saved > 0 && lost > 0, "{saved} saved, {lost} lost");
 }
 
 /// A pack that is gone since the prune was planned is passed over. An error of the storage ends the

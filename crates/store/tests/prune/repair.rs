@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_store::backup::Parent;
@@ -13,7 +14,8 @@ use tempfile::TempDir;
 use crate::common::memory::{MemoryStorage, Objects};
 use crate::common::tree::{random_bytes, small_tree, write};
 use crate::common::{
-    assert_clean, assert_restores, back_up, back_up_with, backup_options, id, init, open, scratch,
+    Recorder, assert_clean, assert_restores, back_up, back_up_with, backup_options, id, init, open,
+    scratch,
 };
 
 /// A repository with three snapshots, of which the last has all of the source.
@@ -170,6 +172,43 @@ fn what_is_sound_in_a_damaged_pack_is_saved() {
         }
     }
     assert!(saved > 0 && lost > 0, "{saved} saved, {lost} lost");
+}
+
+/// Neither an index object nor its footer says what it held, so that no block of it can be saved.
+#[test]
+fn a_damaged_pack_of_which_nothing_is_known_is_given_up() {
+    let sample = Sample::new();
+    let storage = MemoryStorage::new(sample.objects.clone());
+    for name in sample.names(ObjectKind::Index) {
+        storage.remove(name);
+    }
+    let name = sample.names(ObjectKind::Pack)[0];
+    let mut bytes = sample.objects[&name].clone();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    storage.set(name, bytes.clone());
+    let recorder = Arc::new(Recorder::default());
+    let repository = open(storage.clone()).with_progress(Arc::clone(&recorder));
+    let mut kept = Vec::new();
+    let keep = |id, bytes: &[u8]| {
+        kept.push((id, bytes.to_vec()));
+        Ok(())
+    };
+    let report = repository
+        .repair_packs(RepairOptions::default(), &[name.id], keep)
+        .unwrap();
+    assert_eq!(kept, [(name.id, bytes)]);
+    let blocks = (report.saved_blocks, report.safe_blocks, report.lost_blocks);
+    assert_eq!(blocks, (0, 0, 0));
+    let said = recorder.notes().join("\n");
+    assert!(said.contains("nothing says what"), "{said}");
+    assert!(storage.stat(name).is_err());
+    // The other packs are found again, and what is lost is stored again.
+    let repository = open(storage);
+    repository.repair_index(RepairOptions::default()).unwrap();
+    let options = backup_options().parent(Parent::None);
+    let made = back_up_with(&repository, &[&sample.source], options);
+    assert_restores(&repository, id(&made), &sample.source, &sample.source);
 }
 
 #[test]

@@ -101,6 +101,27 @@ fn a_snapshot_that_nobody_removed_is_missed() {
     }
 }
 
+/// What a lost snapshot needs can still be made a snapshot of, unless a prune removes it.
+#[test]
+fn a_prune_removes_nothing_while_a_snapshot_is_missed() {
+    let bed = Bed::new();
+    let (made, _) = back_up_and_compare(&bed, &machine(&bed, "desk"));
+    write(bed.source().join("text"), b"newer");
+    back_up_and_compare(&bed, &machine(&bed, "desk"));
+    let lost = Name::new(ObjectKind::Snapshot, made);
+    bed.storage.remove(lost);
+    let before = bed.storage.objects();
+    let plan = || machine(&bed, "desk").plan_prune(PruneOptions::default());
+    let error = plan().err().expect("a snapshot is lost");
+    assert!(matches!(error, Error::SnapshotLost(_)), "{error}");
+    assert!(error.to_string().contains(&made.to_string()), "{error}");
+    assert!(bed.storage.objects() == before);
+    assert_eq!(machine(&bed, "desk").recover(true).unwrap().roots.len(), 1);
+    bed.master.give_up_snapshots(&[made]).unwrap();
+    assert_eq!(plan().unwrap().stats().snapshots, 1);
+    plan().unwrap().execute().unwrap();
+}
+
 #[test]
 fn snapshots_that_were_removed_are_not_missed() {
     let bed = Bed::new();

@@ -5,6 +5,7 @@ mod drain;
 mod forged;
 mod groups;
 mod grown;
+mod refusals;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
