@@ -140,7 +140,10 @@ fn simulate(rates: Rates, nodes: usize, group: usize, losses: u64, seed: u64) ->
         }
         let first = node / group * group;
         let others = first..(first + group).min(nodes);
-        let gone = others.clone().filter(|&other| whole_at[other] > now).count();
+        let gone = others
+            .clone()
+            .filter(|&other| whole_at[other] > now)
+            .count();
         whole_at[node] = now + missing;
         if gone >= 2 {
             seen.losses[0] += 1;

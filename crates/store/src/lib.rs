@@ -3,6 +3,16 @@
 
 mod access;
 mod operations;
+/// Locks and threads. Tests compile what uses them with those of a scheduler instead, which chooses
+/// the orders of the threads (`models/tests/orders`).
+mod sync {
+    pub use std::sync::{
+        Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    };
+    pub use std::sync::{atomic, mpsc};
+    pub use std::thread;
+    pub use tabane_storage::sync::lock;
+}
 
 pub use access::location::Location;
 pub use access::memory::{Memory, Rollback};

@@ -3,6 +3,9 @@
 //! comes out otherwise in a rare order. The sources are those of the program; of the standard
 //! library's locks and threads, those of the scheduler take the place.
 
+mod access;
+mod backup_orders;
+mod cache_orders;
 mod pool_orders;
 mod ring_orders;
 
@@ -10,10 +13,25 @@ mod ring_orders;
 const FRAME_SHARE: usize = 4;
 
 mod sync {
-    pub use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard};
-    pub use shuttle::thread;
+    pub use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard, atomic, mpsc};
+    pub use shuttle::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+    pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().expect("no panic under this lock")
+    }
+
+    pub mod thread {
+        pub use shuttle::thread::*;
+
+        /// As on a machine with two processors.
+        pub fn available_parallelism() -> std::io::Result<std::num::NonZero<usize>> {
+            Ok(std::num::NonZero::new(2).expect("not zero"))
+        }
+    }
 }
 
+#[path = "../../../store/src/operations/backup/pieces.rs"]
+mod pieces;
 #[path = "../../../engine/src/pool.rs"]
 #[allow(dead_code, reason = "some of it is for others")]
 mod pool;

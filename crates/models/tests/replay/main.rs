@@ -193,7 +193,10 @@ impl Play {
         let number = self.clients[&who].number;
         let one_of = |kind: ObjectKind, more: &World, less: &World| {
             let more = taken(more, kind);
-            let mut slots = more.difference(&taken(less, kind)).copied().collect::<Vec<_>>();
+            let mut slots = more
+                .difference(&taken(less, kind))
+                .copied()
+                .collect::<Vec<_>>();
             assert!(slots.len() <= 1, "one step, one object");
             slots.pop()
         };
@@ -371,7 +374,9 @@ impl Play {
                 .collect();
             let there = self.stage.names(kind);
             if wanted.as_ref() != Some(&there) {
-                return Err(format!("{kind:?}: slots {slots:?}, and there are {there:?}"));
+                return Err(format!(
+                    "{kind:?}: slots {slots:?}, and there are {there:?}"
+                ));
             }
         }
         Ok(())
@@ -389,7 +394,8 @@ impl Play {
             let id = self.slots[&(ObjectKind::Snapshot, snapshot)];
             let restored = self.director.load_snapshot(id).and_then(|loaded| {
                 let target = self.dir.path().join(format!("restored-{snapshot}"));
-                self.director.restore(RestoreOptions::new(target), id, &loaded)
+                self.director
+                    .restore(RestoreOptions::new(target), id, &loaded)
             });
             let restored = restored.map_err(|error| format!("restore: {error}"))?;
             if (restored.files, restored.errors) != (2, 0) {

@@ -151,7 +151,9 @@ impl Stage {
         let mut state = lock(&self.state);
         let client = &mut state.clients[client];
         client.sources.clear();
-        client.listed.retain(|name, _| name.kind != ObjectKind::Pack);
+        client
+            .listed
+            .retain(|name, _| name.kind != ObjectKind::Pack);
     }
 
     /// The record that others are shown.
@@ -183,7 +185,9 @@ impl Stage {
             let of_client = |state: &State| -> Vec<(u64, Operation)> {
                 let waiting = state.waiting.iter();
                 let waiting = waiting.filter(|(_, one)| one.client == client && !one.is_granted);
-                waiting.map(|(&number, one)| (number, one.operation)).collect()
+                waiting
+                    .map(|(&number, one)| (number, one.operation))
+                    .collect()
             };
             let waiting = of_client(&state);
             if let Some(found) = waiting.iter().find(|(_, operation)| wanted(*operation)) {

@@ -2,17 +2,17 @@
 
 use std::collections::{HashMap, HashSet, VecDeque, hash_map};
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
-use std::thread::JoinHandle;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
 use crate::access::reader::BlockReader;
 use crate::access::repository::Repository;
+use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, lock};
 use tabane_format::entry::{Entry, Piece};
 use tabane_format::tree;
 use tabane_format::{Error, Result};
 use tabane_index::{BlockLocation, Index};
-use tabane_storage::sync::lock;
 use tabane_storage::{Id, StorageErrorKind};
 
 /// Segments that may wait to be decoded ahead; beyond this number the oldest requests are dropped.
@@ -139,10 +139,10 @@ impl SegmentCache {
             readers: Mutex::default(),
             limit,
         });
-        let count = std::thread::available_parallelism().map_or(1, |count| count.get());
+        let count = thread::available_parallelism().map_or(1, |count| count.get());
         let threads = (0..count).map(|number| {
             let shared = Arc::clone(&shared);
-            std::thread::Builder::new()
+            thread::Builder::new()
                 .name(format!("ahead {number}"))
                 .spawn(move || shared.decode_ahead())
                 .expect("the system can start a thread")
@@ -343,10 +343,26 @@ impl Shared {
         }
         state.slots.insert(place, Slot::Decoding);
         drop(state);
-        let raw = self.with_reader(|reader| reader.read_segment(index, number));
+        let raw = self.decode(&[place], || {
+            self.with_reader(|reader| reader.read_segment(index, number))
+        });
         let result = self.lock().end(place, raw, Checked::new(), self.limit);
         self.decoded.notify_all();
         Ok((result?, false))
+    }
+
+    /// Runs `decode`. If that panics, empties the slots of the segments that it was to decode, for
+    /// which others wait.
+    fn decode<R>(&self, places: &[Place], decode: impl FnOnce() -> R) -> R {
+        catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|panic| {
+            let mut state = self.lock();
+            for place in places {
+                state.slots.remove(place);
+            }
+            drop(state);
+            self.decoded.notify_all();
+            resume_unwind(panic)
+        })
     }
 
     fn with_reader<R>(&self, read: impl FnOnce(&mut BlockReader) -> R) -> R {
@@ -423,7 +439,8 @@ impl Shared {
                 continue;
             }
             drop(state);
-            self.decode_together(taken);
+            let places: Vec<Place> = taken.iter().map(|ahead| ahead.place).collect();
+            self.decode(&places, || self.decode_together(taken));
             state = self.lock();
         }
     }

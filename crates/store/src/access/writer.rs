@@ -7,20 +7,20 @@
 //! A writer may have further repositories that name blocks alike. A block is then compressed once,
 //! together with others that the same repositories lack, and sealed for each of these.
 
-use std::collections::hash_map::Entry as Slot;
-use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, RwLock};
-use std::thread::JoinHandle;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tabane_engine::{Algorithm, Digest};
+use tabane_engine::Digest;
 
 use crate::access::examine::{Checksum, Examiner};
+use crate::access::known_blocks::KnownBlocks;
 use crate::access::reader::BlockReader;
 use crate::access::removal;
 use crate::access::repository::Repository;
+use crate::access::uploads::{Failure, Uploads};
 use tabane_format::compress::{Compression, Compressor};
 use tabane_format::entry::{Entry, Piece};
 use tabane_format::pack::{
@@ -67,11 +67,11 @@ pub struct Writer {
     uploaders: Vec<Uploader>,
 }
 
-/// The threads that write the packs of one repository.
+/// Writes the packs of one repository.
 struct Uploader {
     shared: Arc<Shared>,
-    uploads: Option<SyncSender<FinishedPack>>,
-    threads: Vec<JoinHandle<()>>,
+    /// Nothing in a dry run.
+    uploads: Option<Uploads<FinishedPack>>,
 }
 
 /// Some repositories of a writer: a bit for each.
@@ -81,25 +81,18 @@ struct Repositories(u32);
 struct Shared {
     repository: Repository,
     dry_run: bool,
-    /// The index of durable blocks.
-    index: RwLock<Index>,
-    /// Blocks that are not durable yet; with their bytes if the hash alone does not tell blocks
-    /// apart.
-    pending: Mutex<HashMap<Id, Option<Arc<[u8]>>>>,
+    blocks: KnownBlocks,
     unindexed: Mutex<Unindexed>,
     /// Packs that were handed over to be written, and that no index object names yet.
     handed_over: AtomicUsize,
     /// Index objects of this run that are not in the local cache; `None` if there is none.
     indexed: Mutex<Option<Indexed>>,
-    failed: AtomicBool,
-    failure: Mutex<Option<Error>>,
+    failure: Failure<Error>,
     counters: Counters,
     /// Bytes of packs.
     buffers: Buffers,
     /// Stored blocks, new ones and others; nothing unless it was asked for.
     used: Mutex<Option<HashSet<Id>>>,
-    /// Packs in which known blocks were found, if their locks are to be extended.
-    used_packs: Option<Mutex<HashSet<Id>>>,
 }
 
 #[derive(Default)]
@@ -224,7 +217,7 @@ impl Writer {
     pub fn encoder(&self, kind: BlockKind, compression: Compression) -> Encoder {
         let packer = |uploader: &Uploader| Packer {
             shared: Arc::clone(&uploader.shared),
-            uploads: uploader.uploads.clone(),
+            uploads: uploader.uploads.as_ref().map(Uploads::queue),
             pack: None,
             digests: Vec::new(),
             reader: BlockReader::new(&uploader.shared.repository),
@@ -248,16 +241,15 @@ impl Writer {
     /// The packs of each repository in which known blocks were found: none unless its new objects
     /// are locked.
     pub fn used_packs(&self) -> Vec<HashSet<Id>> {
-        let used = self.uploaders.iter().map(|uploader| {
-            let used = uploader.shared.used_packs.as_ref();
-            used.map(|used| lock(used).clone()).unwrap_or_default()
-        });
-        used.collect()
+        let uploaders = self.uploaders.iter();
+        uploaders
+            .map(|uploader| uploader.shared.blocks.used_packs())
+            .collect()
     }
 
     /// Runs `read` with the index of the first repository as it is now.
     pub fn with_index<T>(&self, read: impl FnOnce(&Index) -> T) -> T {
-        read(&self.first().index.read().expect("no panic under this lock"))
+        read(&self.first().blocks.index())
     }
 
     /// From now on, remembers the blocks that are stored or were there already.
@@ -280,10 +272,7 @@ impl Writer {
     }
 
     /// As [`Writer::finish`], with a result for each repository.
-    pub fn finish_each(mut self) -> Vec<Result<Written>> {
-        self.uploaders
-            .iter_mut()
-            .for_each(|uploader| uploader.uploads = None);
+    pub fn finish_each(self) -> Vec<Result<Written>> {
         let finished = self.uploaders.into_iter().map(Uploader::finish);
         finished.collect()
     }
@@ -291,57 +280,38 @@ impl Writer {
 
 impl Uploader {
     fn new(repository: &Repository, index: Index, dry_run: bool) -> Self {
+        let mut blocks = KnownBlocks::new(index, repository.config().hash, dry_run);
+        if repository.storage().lock().is_some() {
+            // Their locks are to be extended.
+            blocks = blocks.note_packs();
+        }
         let shared = Arc::new(Shared {
             repository: repository.clone(),
             dry_run,
-            index: RwLock::new(index),
-            pending: Mutex::default(),
+            blocks,
             unindexed: Mutex::default(),
             handed_over: AtomicUsize::new(0),
             indexed: Mutex::new(repository.has_cache().then(Indexed::default)),
-            failed: AtomicBool::new(false),
-            failure: Mutex::default(),
+            failure: Failure::default(),
             counters: Counters::default(),
             buffers: Buffers::default(),
             used: Mutex::default(),
-            used_packs: repository.storage().lock().map(|_| Mutex::default()),
         });
-        let mut uploader = Self {
-            shared,
-            uploads: None,
-            threads: Vec::new(),
-        };
-        if !dry_run {
-            uploader.start();
-        }
-        uploader
-    }
-
-    fn start(&mut self) {
-        let (sender, receiver) = sync_channel(WAITING_PACKS_MAX);
-        let receiver = Arc::new(Mutex::new(receiver));
-        self.uploads = Some(sender);
-        let uploads = self.shared.repository.storage().connections();
-        self.threads = (0..uploads.min(UPLOADS_MAX))
-            .map(|number| {
-                let (shared, receiver) = (Arc::clone(&self.shared), Arc::clone(&receiver));
-                std::thread::Builder::new()
-                    .name(format!("upload {number}"))
-                    .spawn(move || shared.upload_all(&receiver))
-                    .expect("the system can start a thread")
+        let uploads = (!dry_run).then(|| {
+            let at_once = repository.storage().connections().min(UPLOADS_MAX);
+            let shared = Arc::clone(&shared);
+            Uploads::start(at_once, WAITING_PACKS_MAX, move |pack| {
+                shared.failure.attempt(|| shared.upload(pack));
             })
-            .collect();
+        });
+        Self { shared, uploads }
     }
 
     fn finish(self) -> Result<Written> {
-        let Self {
-            shared, threads, ..
-        } = self;
+        let Self { shared, uploads } = self;
         let wait = || {
-            for thread in threads {
-                thread
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            if let Some(uploads) = uploads {
+                uploads.finish();
             }
         };
         let is_far = shared.repository.is_far();
@@ -352,7 +322,7 @@ impl Uploader {
             wait();
             None
         };
-        if let Some(error) = lock(&shared.failure).take() {
+        if let Some(error) = shared.failure.take() {
             return Err(error);
         }
         shared.write_index(looked)?;
@@ -391,31 +361,8 @@ impl Shared {
 
     /// Whether all these blocks are stored in packs that no removal names, or need not be, since
     /// the repository has failed.
-    fn has_all(&self, mut blocks: impl Iterator<Item = Id>) -> bool {
-        let index = self.index.read().expect("no panic under this lock");
-        self.has_failed()
-            || blocks.all(|id| {
-                let keeps = index.keeps(&id).unwrap_or(false);
-                keeps && self.note_use(&index, &id).is_ok()
-            })
-    }
-
-    fn has_failed(&self) -> bool {
-        self.failed.load(Ordering::Relaxed)
-    }
-
-    fn upload_all(&self, packs: &Mutex<Receiver<FinishedPack>>) {
-        loop {
-            let next = lock(packs).recv();
-            let Ok(pack) = next else { return };
-            // After a failure packs are still taken and dropped, so that no encoder waits for ever.
-            if self.has_failed() {
-                continue;
-            }
-            if let Err(error) = self.upload(pack) {
-                self.fail(error);
-            }
-        }
+    fn has_all(&self, blocks: impl Iterator<Item = Id>) -> bool {
+        self.failure.has_failed() || self.blocks.has_all(blocks)
     }
 
     fn upload(&self, FinishedPack { bytes, contents }: FinishedPack) -> Result<()> {
@@ -436,16 +383,7 @@ impl Shared {
         let stored = &self.counters.stored_bytes;
         stored.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.buffers.give(bytes);
-        self.index
-            .write()
-            .expect("no panic under this lock")
-            .add(id, &contents)?;
-        // After the index was updated, so that a block is always in the index or pending.
-        let mut pending = lock(&self.pending);
-        for (block, _) in contents.segments.iter().flat_map(|segment| &segment.blocks) {
-            pending.remove(block);
-        }
-        drop(pending);
+        self.blocks.stored(id, &contents)?;
         let is_due = {
             let mut unindexed = lock(&self.unindexed);
             unindexed.blocks += blocks_of(&contents);
@@ -462,10 +400,7 @@ impl Shared {
 
     /// Whether no packs were condemned since the index was loaded.
     fn is_known(&self) -> Result<bool> {
-        let known = {
-            let index = self.index.read().expect("no panic under this lock");
-            index.removals().clone()
-        };
+        let known = self.blocks.index().removals().clone();
         // model: removal/writer/list-removals
         Ok(removal::names(&self.repository)? == known)
     }
@@ -535,8 +470,8 @@ impl Shared {
             return Ok(());
         }
         let objects = std::mem::take(noted).objects;
-        let mut index = self.index.write().expect("no panic under this lock");
-        self.repository.fold_index(&mut index, objects)
+        self.repository
+            .fold_index(&mut self.blocks.index_mut(), objects)
     }
 
     /// The unindexed packs that a prune has condemned or deleted. A prune does so when it takes
@@ -556,95 +491,6 @@ impl Shared {
             }
         }
         Ok(removed)
-    }
-
-    fn fail(&self, error: Error) {
-        lock(&self.failure).get_or_insert(error);
-        self.failed.store(true, Ordering::Relaxed);
-    }
-
-    /// Notes that a snapshot will need a block which is there.
-    fn note_use(&self, index: &Index, block: &Id) -> Result<()> {
-        if let Some(used) = &self.used_packs
-            && let Some(place) = index.find(block)?
-        {
-            lock(used).insert(index.pack_of(place)?.id);
-        }
-        Ok(())
-    }
-
-    /// For each block its ID, and whether the caller is the one to store it.
-    fn claim(
-        &self,
-        blocks: &[&[u8]],
-        digests: &[Digest],
-        reader: &mut BlockReader,
-    ) -> Result<Vec<(Id, bool)>> {
-        let hash = self.repository.config().hash;
-        if hash == Algorithm::Sha1 {
-            let pairs = blocks.iter().zip(digests);
-            return pairs
-                .map(|(block, &digest)| self.claim_confirmed(block, digest, hash, reader))
-                .collect();
-        }
-        // Holds both locks at once: in between, a block could go from pending to indexed.
-        let index = self.index.read().expect("no panic under this lock");
-        let mut pending = lock(&self.pending);
-        let claim = |&digest| {
-            let id = Id::from(digest);
-            if index.keeps(&id)? {
-                self.note_use(&index, &id)?;
-                return Ok((id, false));
-            }
-            Ok((id, pending.insert(id, None).is_none()))
-        };
-        digests.iter().map(claim).collect()
-    }
-
-    /// As [`Shared::claim`], for a hash with known collisions: a match counts only if the bytes are
-    /// the same.
-    ///
-    /// Blocks with the same digest are told apart by a number in the byte behind it.
-    fn claim_confirmed(
-        &self,
-        block: &[u8],
-        digest: Digest,
-        hash: Algorithm,
-        reader: &mut BlockReader,
-    ) -> Result<(Id, bool)> {
-        let mut id = Id::from(digest);
-        for variant in 0..=u8::MAX {
-            id.0[hash.digest_len()] = variant;
-            let index = self.index.read().expect("no panic under this lock");
-            let same = if index.keeps(&id)? {
-                let mut known = Vec::new();
-                // A damaged block does not match: the new block is stored beside it.
-                let is_same = reader.append_block(&index, id, &mut known).is_ok() && known == block;
-                if is_same {
-                    self.note_use(&index, &id)?;
-                }
-                is_same
-            } else {
-                match lock(&self.pending).entry(id) {
-                    Slot::Occupied(known) => match known.get() {
-                        Some(known) => **known == *block,
-                        None => self.dry_run,
-                    },
-                    Slot::Vacant(entry) => {
-                        // A dry run only counts: it would have to keep all bytes to the end.
-                        entry.insert((!self.dry_run).then(|| block.into()));
-                        return Ok((id, true));
-                    }
-                }
-            };
-            if same {
-                return Ok((id, false));
-            }
-        }
-        Err(Error::Invalid(format!(
-            "more than 256 different blocks have the {hash} digest {digest}: make a repository \
-             with another hash"
-        )))
     }
 }
 
@@ -712,13 +558,13 @@ impl Encoder {
     fn claim(&mut self, blocks: &[&[u8]], digests: &[Digest]) -> Result<Vec<(Id, Repositories)>> {
         let mut claimed: Vec<(Id, Repositories)> = Vec::new();
         for (number, packer) in self.packers.iter_mut().enumerate() {
-            if number > 0 && packer.shared.has_failed() {
+            if number > 0 && packer.shared.failure.has_failed() {
                 continue;
             }
             let shared = &packer.shared;
-            let claims = match shared.claim(blocks, digests, &mut packer.reader) {
+            let claims = match shared.blocks.claim(blocks, digests, &mut packer.reader) {
                 Err(error) if number > 0 => {
-                    shared.fail(error);
+                    shared.failure.note(error);
                     continue;
                 }
                 claims => claims?,
@@ -762,8 +608,7 @@ impl Encoder {
     pub fn copy(&mut self, id: Id, block: &[u8]) -> Result<()> {
         let mut lacking = Repositories::default();
         for (number, Packer { shared, .. }) in self.packers.iter().enumerate() {
-            let index = shared.index.read().expect("no panic under this lock");
-            if !index.keeps(&id)? && lock(&shared.pending).insert(id, None).is_none() {
+            if shared.blocks.claim_copy(id)? {
                 lacking.insert(number);
             }
         }
@@ -842,7 +687,7 @@ impl Encoder {
         let shared = &packer.shared;
         let digests = std::mem::take(&mut packer.digests);
         let pack = packer.pack.take();
-        if shared.has_failed() {
+        if shared.failure.has_failed() {
             if number > 0 {
                 return Ok(());
             }
@@ -917,12 +762,12 @@ impl Encoder {
 
     /// Ends the run with an error, which [`Writer::finish`] returns.
     pub fn fail(&self, error: Error) {
-        self.first().fail(error);
+        self.first().failure.note(error);
     }
 
     /// Whether the run has failed.
     pub fn has_failed(&self) -> bool {
-        self.first().has_failed()
+        self.first().failure.has_failed()
     }
 }
 

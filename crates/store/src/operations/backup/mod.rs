@@ -10,6 +10,7 @@ mod gate;
 mod known_files;
 mod options;
 mod parent;
+mod pieces;
 mod producer;
 mod read;
 mod run;

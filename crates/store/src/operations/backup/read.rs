@@ -6,7 +6,6 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::buffer::spare_capacity;
@@ -15,6 +14,7 @@ use tabane_engine::{Bundle, Submitter};
 use tabane_files::read;
 
 use super::directory::Place;
+use super::pieces::Pieces;
 use super::run::Run;
 use crate::access::writer::Encoder;
 use tabane_format::Result;
@@ -263,12 +263,10 @@ fn store<T>(run: &Run, bundle: &Bundle<T>, encoder: &mut Encoder) -> Result<Vec<
 pub struct LargeFile {
     /// Its entry; the content is in `pieces`.
     entry: Mutex<Option<Entry>>,
-    pieces: Mutex<Vec<Piece>>,
+    pieces: Pieces,
     place: Mutex<Option<Place>>,
     path: PathBuf,
     outcome: Outcome,
-    /// Bundles not stored yet, plus one for the reader.
-    outstanding: AtomicUsize,
 }
 
 impl LargeFile {
@@ -319,7 +317,7 @@ impl LargeFile {
             let cutter = Cutter::new(&large, run, submitter);
             let mut end = 0;
             for extent in extents {
-                cutter.hole(extent.start - end);
+                large.pieces.hole(extent.start - end);
                 file.seek(SeekFrom::Start(extent.start))?;
                 end = extent.start + cutter.data(&mut file, extent.end - extent.start, encoder)?;
                 if end < extent.end {
@@ -329,7 +327,8 @@ impl LargeFile {
             }
             let now = warn_if_changed(run, &job, file.as_fd(), &entry)?;
             // A hole at the end of a file that was not cut short meanwhile.
-            cutter.hole(size.min(now.size()).saturating_sub(end));
+            let hole = size.min(now.size()).saturating_sub(end);
+            large.pieces.hole(hole);
             Ok(read::xattrs(file.as_fd()))
         });
         large.read_to_the_end(result, run, encoder);
@@ -351,11 +350,10 @@ impl LargeFile {
     fn begin(job: &FileJob, entry: Entry) -> Arc<Self> {
         Arc::new(Self {
             entry: Mutex::new(Some(entry)),
-            pieces: Mutex::default(),
+            pieces: Pieces::new(),
             place: Mutex::new(Some(job.place.clone())),
             path: job.path.clone(),
             outcome: job.outcome,
-            outstanding: AtomicUsize::new(1),
         })
     }
 
@@ -384,12 +382,11 @@ impl LargeFile {
 
     /// Called once for each bundle and once by the reader: the last one completes the file.
     fn release(&self, run: &Run, encoder: &Encoder) {
-        if self.outstanding.fetch_sub(1, Ordering::AcqRel) != 1 {
+        let Some(content) = self.pieces.release() else {
             return;
-        }
+        };
         let mut entry = lock(&self.entry).take();
         if let Some(entry) = &mut entry {
-            let content = std::mem::take(&mut *lock(&self.pieces));
             let size = content.iter().map(Piece::len).sum();
             entry.kind = Kind::File { size, content };
             run.count(&self.path, self.outcome, size);
@@ -421,12 +418,6 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    fn hole(&self, len: u64) {
-        if len > 0 {
-            lock(&self.large.pieces).push(Piece::Hole { len });
-        }
-    }
-
     /// Reads up to `len` bytes; returns the number read.
     fn data(&self, file: &mut impl Read, len: u64, encoder: &mut Encoder) -> io::Result<u64> {
         let chunker = self.run.repository.chunker();
@@ -442,14 +433,10 @@ impl<'a> Cutter<'a> {
             let end = count < wanted || total == len;
             let mut at = 0;
             let lens: Vec<usize> = chunker.blocks(&bundle.arena, end).collect();
-            {
-                let mut pieces = lock(&self.large.pieces);
-                for block_len in lens {
-                    bundle.add(at..at + block_len, pieces.len());
-                    at += block_len;
-                    // A placeholder, replaced by the block when this is stored.
-                    pieces.push(Piece::Hole { len: 0 });
-                }
+            let first = self.large.pieces.reserve(lens.len());
+            for (number, block_len) in (first..).zip(lens) {
+                bundle.add(at..at + block_len, number);
+                at += block_len;
             }
             rest.extend_from_slice(&bundle.arena[at..]);
             self.hand_on(bundle, encoder);
@@ -466,15 +453,13 @@ impl<'a> Cutter<'a> {
         if bundle.is_empty() {
             return;
         }
-        self.large.outstanding.fetch_add(1, Ordering::Relaxed);
+        self.large.pieces.hand_on();
         let (large, run) = (Arc::clone(self.large), Arc::clone(self.run));
         self.submitter.submit_or_run(encoder, move |encoder, _| {
             match store(&run, &bundle, encoder) {
                 Ok(stored) => {
-                    let mut pieces = lock(&large.pieces);
-                    for ((_, &number), piece) in bundle.iter().zip(stored) {
-                        pieces[number] = piece;
-                    }
+                    let numbers = bundle.iter().map(|(_, &number)| number);
+                    large.pieces.set(numbers.zip(stored));
                 }
                 Err(error) => encoder.fail(error),
             }
