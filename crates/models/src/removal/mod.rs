@@ -45,6 +45,9 @@ pub enum Rule {
     ListAfter,
     /// The last removal stays.
     LastRemovalStays,
+    /// So does that which was the last one when a prune began. Nothing in the model needs it: where
+    /// a list takes time, one that is made while a removal replaces another may lack both.
+    LastBeforeStays,
     /// A prune that rewrites index objects looks at the removals before and behind.
     RewriteWaits,
     /// What it writes names no pack that a removal names, even if the pack is there.

@@ -130,7 +130,7 @@ enum Then {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct View {
     removals: Removals,
-    /// All but the newest of them.
+    /// Those that a newer one has superseded.
     superseded: Removals,
     pending: Snapshots,
     snapshots: Snapshots,
@@ -404,7 +404,10 @@ impl Prune {
             Kind::Removals => {
                 view.removals = world.removals;
                 if !self.second {
-                    view.superseded = world.removals & !world.newest;
+                    view.superseded = world.removals;
+                    if rules.hold(Rule::LastBeforeStays) {
+                        view.superseded &= !world.newest;
+                    }
                 }
                 if self.second && !rules.hold(Rule::RemovalFirst) {
                     // It goes by its own removal, which nobody else can see.

@@ -29,12 +29,12 @@ const LATE: Duration = HOUR.saturating_mul(10);
 /// When a client has put its own record, by what it is told: nothing that it sees is younger.
 const NOW: Duration = HOUR.saturating_mul(11);
 
-/// Lists that are asked for while a repository is opened: of snapshots, removals, index objects, and
-/// keys.
+/// Lists that are asked for while a repository is opened: of snapshots, removals, index objects
+/// and keys.
 const EARLY_LISTS: usize = 4;
 
 /// How long something that would let a client go on can take, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE_MAX: Duration = Duration::from_secs(2);
 
 /// An operation that a client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,7 +198,7 @@ impl Stage {
             }
             let (guard, timeout) = self
                 .changed
-                .wait_timeout(state, PATIENCE)
+                .wait_timeout(state, PATIENCE_MAX)
                 .expect("nobody panics under this lock");
             state = guard;
             if timeout.timed_out() && of_client(&state) == waiting {
