@@ -433,9 +433,10 @@ impl Shared {
         }
         // model: removal/writer/put-index
         let object = self.repository.put_index_segment(&waiting)?;
-        let removed = match self.is_known()? {
-            true => Removed::default(),
-            false => self.look_for(&waiting)?,
+        let removed = if self.is_known()? {
+            Removed::default()
+        } else {
+            self.look_for(&waiting)?
         };
         if removed == Removed::default() {
             return self.note_indexed(object.id, waiting);
