@@ -33,7 +33,7 @@ const SEEDS: u64 = 100;
 
 /// How often a way is tried. Names of objects are random, so where a block is in two packs the
 /// program may choose the other one; then it leaves the way.
-const TRIES: usize = 6;
+const TRIES: usize = 60;
 
 /// Backups, prunes and a forget of the program, somewhere on a way of the model.
 struct Play {
