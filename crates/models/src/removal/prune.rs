@@ -193,11 +193,6 @@ impl Prune {
         self.at == At::List && self.listed == [0; 2]
     }
 
-    /// How many rounds of lists are complete, of those before the packs are listed.
-    pub fn rounds(&self) -> usize {
-        usize::from(self.listed[0].count_ones() >= 4)
-    }
-
     /// Whether what it has listed has a snapshot that lacks something and seems abandoned.
     pub fn sees_unconfirmed(&self) -> bool {
         self.view.unconfirmed != 0

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tabane_models::removal::backup::Fate;
-use tabane_models::removal::prune::{End, Judgement, Kind};
+use tabane_models::removal::prune::{End, Judgement};
 use tabane_models::removal::steps::Step;
 use tabane_models::removal::world::{World, bits};
 use tabane_models::removal::{Action, Removal, State};
@@ -46,10 +46,17 @@ struct Play {
     slots: BTreeMap<(ObjectKind, usize), Id>,
     /// Backups that have loaded the index.
     begun: BTreeSet<usize>,
-    /// For each prune, by kind, what it has listed in the first round.
-    first_round: BTreeMap<(usize, ObjectKind), BTreeSet<Id>>,
-    /// For each prune the kinds that it has listed in the second round.
-    second_round: BTreeMap<usize, BTreeSet<ObjectKind>>,
+    /// What each prune is in the middle of listing.
+    lists: BTreeMap<usize, Lists>,
+}
+
+/// The rounds of lists of a prune.
+#[derive(Default)]
+struct Lists {
+    /// What it has listed in the first round, which is without packs.
+    first: BTreeMap<ObjectKind, BTreeSet<Id>>,
+    /// The kinds that it has listed in the second round.
+    second: BTreeSet<ObjectKind>,
 }
 
 struct Actor {
@@ -82,18 +89,6 @@ fn make_source(dir: &Path, name: &str, blocks: u8) -> PathBuf {
         write(path.join(format!("{name}-{block}")), &bytes);
     }
     path
-}
-
-/// The kind of objects that a prune lists.
-fn kind_of(kind: Kind) -> ObjectKind {
-    match kind {
-        Kind::Removals => ObjectKind::Removal,
-        Kind::Pending => ObjectKind::Pending,
-        Kind::Snapshots => ObjectKind::Snapshot,
-        Kind::Unverified => ObjectKind::Unverified,
-        Kind::Objects => ObjectKind::Index,
-        Kind::Packs => ObjectKind::Pack,
-    }
 }
 
 /// The slots of a kind that are taken.
@@ -142,8 +137,7 @@ impl Play {
             clients: BTreeMap::new(),
             slots,
             begun: BTreeSet::new(),
-            first_round: BTreeMap::new(),
-            second_round: BTreeMap::new(),
+            lists: BTreeMap::new(),
         };
         for (number, &blocks) in model.backups.iter().enumerate() {
             let name = format!("backup-{number}");
@@ -243,25 +237,20 @@ impl Play {
             self.stage.hold_reads(number, next_sources);
         }
         self.stage.grant(ticket);
-        match step.step {
+        if step.step == Step::IndexListPacks {
             // The second round of lists.
-            Step::IndexListPacks => {
-                for kind in [ObjectKind::Removal, ObjectKind::Index] {
-                    self.pass(number, kind)?;
-                }
-                if self.begun.insert(number) {
-                    // It has announced itself meanwhile, and looks for prunes from before.
-                    self.pass(number, ObjectKind::Removal)?;
-                }
+            for kind in [ObjectKind::Removal, ObjectKind::Index] {
+                self.pass(number, kind)?;
             }
-            _ => {
-                if let Action::Prune(prune, look) = step.action
-                    && expected(step.step).0 == Wanted::List
-                    && is_view(step.step)
-                {
-                    self.listed(before, step, prune, kind_of(look.kind))?;
-                }
+            if self.begun.insert(number) {
+                // It has announced itself meanwhile, and looks for prunes from before.
+                self.pass(number, ObjectKind::Removal)?;
             }
+        }
+        if let Action::Prune(prune, _) = step.action
+            && step.step.name().starts_with("view/")
+        {
+            self.listed(&step.state, prune, kind)?;
         }
         if let Action::Prune(prune, _) = step.action {
             self.stage.show(number, judged(step.judgements[prune]));
@@ -279,57 +268,46 @@ impl Play {
         Ok(())
     }
 
-    /// A prune has listed a kind.
-    fn listed(
-        &mut self,
-        before: &State,
-        step: &walk::Taken,
-        prune: usize,
-        kind: ObjectKind,
-    ) -> Result<(), String> {
-        let number = self.clients[&(1, prune)].number;
-        let (was, is) = (&before.prunes[prune], &step.state.prunes[prune]);
+    /// A prune has listed a kind; `state` is that behind it.
+    fn listed(&mut self, state: &State, prune: usize, kind: ObjectKind) -> Result<(), String> {
         let names = self.stage.names(kind);
-        if was.rounds() == 0 {
-            self.first_round.insert((prune, kind), names);
+        let lists = self.lists.entry(prune).or_default();
+        if lists.first.len() < stage::KINDS.len() - 1 {
+            lists.first.insert(kind, names);
             return Ok(());
         }
-        let done = self.second_round.entry(prune).or_default();
-        done.insert(kind);
-        // Packs are not in the first round.
-        let first = self.first_round.get(&(prune, kind));
-        let is_steady = first.is_none_or(|first| *first == names);
-        if is_steady && done.len() == stage::KINDS.len() {
-            done.clear();
-            if is.begins_view() || is.sees_unconfirmed() || is.end == End::CannotPrune {
-                // It compares what is there with what was there when something lacked before.
-                let kinds = [ObjectKind::Removal, ObjectKind::Index, ObjectKind::Pack];
-                for kind in kinds {
-                    self.pass(number, kind)?;
-                }
-            }
-        } else if !is_steady {
-            // The lists differ: the others of this round count for nothing.
-            let left: Vec<ObjectKind> = stage::KINDS
-                .into_iter()
-                .filter(|kind| !done.contains(kind))
-                .collect();
-            done.clear();
-            for kind in left {
-                self.pass(number, kind)?;
-            }
+        lists.second.insert(kind);
+        let is_steady = lists.first.get(&kind).is_none_or(|first| *first == names);
+        let left: Vec<ObjectKind> = stage::KINDS
+            .into_iter()
+            .filter(|kind| !lists.second.contains(kind))
+            .collect();
+        let is_over = !is_steady || left.is_empty();
+        if is_over {
+            *lists = Lists::default();
         }
-        Ok(())
+        let state = &state.prunes[prune];
+        let lacks =
+            state.begins_view() || state.sees_unconfirmed() || state.end == End::CannotPrune;
+        let passed = if !is_steady {
+            // The others of this round count for nothing.
+            left
+        } else if is_over && lacks {
+            // It compares what is there with what was there when something lacked before.
+            vec![ObjectKind::Removal, ObjectKind::Index, ObjectKind::Pack]
+        } else {
+            Vec::new()
+        };
+        let number = self.clients[&(1, prune)].number;
+        passed
+            .into_iter()
+            .try_for_each(|kind| self.pass(number, kind))
     }
 
     /// The packs that a client is about to read.
     fn sources(&self, state: &State, who: (u8, usize)) -> BTreeSet<Id> {
-        let packs = match who {
-            (0, number) => state.backups[number].sources,
-            (1, number) => state.prunes[number].sources,
-            _ => 0,
-        };
-        let ids = bits(packs).filter_map(|slot| self.slots.get(&(ObjectKind::Pack, slot)));
+        let ids = bits(walk::sources(state, who))
+            .filter_map(|slot| self.slots.get(&(ObjectKind::Pack, slot)));
         ids.copied().collect()
     }
 
@@ -459,10 +437,6 @@ fn expected(step: Step) -> (Wanted, ObjectKind) {
         Step::PruneDeletePack => (Wanted::Delete, Pack),
         Step::TidyDeleteRemoval => (Wanted::Delete, Removal),
     }
-}
-
-fn is_view(step: Step) -> bool {
-    step.name().starts_with("view/")
 }
 
 /// Replays a way; returns how far it came, and why not further.

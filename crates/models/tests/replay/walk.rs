@@ -3,6 +3,7 @@
 use stateright::Model;
 use tabane_models::removal::prune::Judgement;
 use tabane_models::removal::steps::Step;
+use tabane_models::removal::world::Packs;
 use tabane_models::removal::{Action, Removal, State};
 use tabane_testing::random::Random;
 
@@ -44,16 +45,9 @@ pub fn walk(model: &Removal, seed: u64, row: u64) -> Walk {
         let mut actions = Vec::new();
         model.actions(&state, &mut actions);
         let mut ways: Vec<(Action, State)> = actions
-            .into_iter()
-            .filter(|action| match *action {
-                Action::Prune(number, look) => {
-                    // It is offered each judgement where it matters.
-                    look.judgement == judgements[number]
-                        || !matches_any(model, &state, *action, judgements[number])
-                }
-                _ => true,
-            })
-            .filter_map(|action| Some((action, model.next_state(&state, action)?)))
+            .iter()
+            .filter(|action| is_judged(**action, &actions, &judgements))
+            .filter_map(|&action| Some((action, model.next_state(&state, action)?)))
             .filter(|(action, next)| !disturbs_a_backup(model, &state, *action, next))
             .collect();
         if ways.is_empty() {
@@ -105,25 +99,34 @@ pub fn client(action: Action) -> (u8, usize) {
     }
 }
 
-/// Whether the same step is offered with this judgement.
-fn matches_any(model: &Removal, state: &State, action: Action, judgement: Judgement) -> bool {
-    let mut actions = Vec::new();
-    model.actions(state, &mut actions);
-    actions.iter().any(|other| match (*other, action) {
-        (Action::Prune(one, look), Action::Prune(number, wanted)) => {
-            one == number && look.kind == wanted.kind && look.judgement == judgement
-        }
-        _ => false,
-    })
+/// Whether an action goes with what its prune thinks of others. Where that matters, the same step
+/// is among the `actions` once for each judgement.
+fn is_judged(action: Action, actions: &[Action], judgements: &[Judgement]) -> bool {
+    let Action::Prune(number, look) = action else {
+        return true;
+    };
+    let wanted = judgements[number];
+    look.judgement == wanted
+        || !actions.iter().any(|other| match *other {
+            Action::Prune(one, other) => {
+                (one, other.kind, other.judgement) == (number, look.kind, wanted)
+            }
+            _ => false,
+        })
+}
+
+/// The packs that a client is about to read.
+pub fn sources(state: &State, client: (u8, usize)) -> Packs {
+    match client {
+        (0, number) => state.backups[number].sources,
+        (1, number) => state.prunes[number].sources,
+        _ => 0,
+    }
 }
 
 /// Whether some of the packs that a client is about to read are gone, and not all.
 fn reads_half(state: &State, action: Action) -> bool {
-    let sources = match action {
-        Action::Backup(number) => state.backups[number].sources,
-        Action::Prune(number, _) => state.prunes[number].sources,
-        Action::Forget(_) => 0,
-    };
+    let sources = sources(state, client(action));
     let there = sources & state.world.packs;
     there != 0 && there != sources
 }
