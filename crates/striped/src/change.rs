@@ -145,7 +145,9 @@ impl StripedStorage {
         )?;
         let cannot = |error: StorageError| {
             let why = match error.kind() {
-                StorageErrorKind::NotEmpty => "it is not empty".to_owned(),
+                StorageErrorKind::NotEmpty => {
+                    "it is not empty, and a new target has to be".to_owned()
+                }
                 _ => error.to_string(),
             };
             refusal(format!("cannot use {}: {why}", place.url))
@@ -234,7 +236,7 @@ impl StripedStorage {
         }
         Err(StorageError::new(
             StorageErrorKind::Overtaken,
-            "another client has just changed the targets; this command changed nothing",
+            "another client has just changed the targets, so this change was not made",
         ))
     }
 }

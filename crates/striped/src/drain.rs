@@ -37,7 +37,7 @@ impl StripedStorage {
         };
         if self.groups.len() == 1 {
             return Err(refusal(
-                "there is no other group that could keep what these have".to_owned(),
+                "there is no other group that could keep what these have: add one first".to_owned(),
             ));
         }
         let used: u64 = self

@@ -1,5 +1,6 @@
 //! `tabane cluster drain`
 
+use std::process;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -20,6 +21,9 @@ use crate::password;
 
 /// From one look at who is at work to the next.
 const PAUSE: Duration = Duration::from_secs(5);
+
+/// How often a set is told to forget nodes while others change it.
+const FORGET_TRIES_MAX: u32 = 5;
 
 /// Empties a group, and forgets its nodes.
 pub fn drain(global: &Global, names: &[String], limit: Option<u64>) -> Result<Exit> {
@@ -44,9 +48,11 @@ pub fn drain(global: &Global, names: &[String], limit: Option<u64>) -> Result<Ex
         wait_for_clients(global, &repository)?;
         heal::heal_set(global, &storage, HealOptions::default())?;
         let report = move_objects(global, &storage, limit)?;
-        // Somebody may have changed the set meanwhile.
-        (storage, _) = open()?;
-        storage.forget_retired(&urls).map_err(cannot)?;
+        forget(|| {
+            // Another client may have changed the set meanwhile.
+            let (storage, _) = open()?;
+            storage.forget_retired(&urls).map_err(cannot)
+        })?;
         if !global.quiet && !global.json {
             say(global, "", moved(&report))?;
         }
@@ -73,6 +79,21 @@ pub fn drain(global: &Global, names: &[String], limit: Option<u64>) -> Result<Ex
     );
     say(global, &names, text)?;
     Ok(Exit::Success)
+}
+
+/// Calls `forget`, again where another client changes the targets in the same moment: all that took
+/// long is done.
+fn forget(forget: impl Fn() -> Result<()>) -> Result<()> {
+    for _ in 1..FORGET_TRIES_MAX {
+        match forget() {
+            Err(Failure::Storage(_, error)) if error.kind() == StorageErrorKind::Overtaken => {
+                // Two that have met do not meet again.
+                thread::sleep(Duration::from_millis(u64::from(process::id() % 5000)));
+            }
+            done => return done,
+        }
+    }
+    forget()
 }
 
 /// Waits until those have ended who may still put something on the nodes, and says for whom.

@@ -494,6 +494,7 @@ fn bad_input() {
     create(&["a=h:1@", "b=h:2", "c=h:3"]).fails(2, "NAME=HOST:PORT@RACK");
     create(&["a=h:1", "b=h:2", "c=h:1"]).fails(1, "a and c would both be at h:1");
     tabane(&bed, ["snapshots"]).fails(10, "there is no repository at cluster:");
+    tabane(&bed, ["cluster", "status"]).fails(1, &format!("cannot read {file}: No such file"));
     create(&["a=h:1", "b=h:2", "c=h:3"]).succeeds();
     tabane(&bed, ["cluster", "status", "--watch", "0s"]).fails(2, "it takes a moment");
     run(bed.command(["snapshots"]).env(

@@ -2,7 +2,6 @@
 
 mod backup;
 mod heal;
-mod model;
 mod plot;
 mod simulator;
 mod triple;
@@ -26,8 +25,7 @@ use tabane_testing::member::Member;
 use tabane_testing::network::Network;
 use tabane_testing::progress;
 
-/// Objects that each client puts in a simulation.
-const SIMULATED_OBJECTS: usize = 40;
+use simulator::Case;
 
 /// Measure writes to a cluster over links of a given rate, by each plan, beside writes without
 /// redundancy.
@@ -73,10 +71,16 @@ pub struct Args {
     /// files in this folder
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// Measure nothing: compute what is possible at best, by what each link has to carry, and
+    /// Measure no writes: compute what is possible at best, by what each link has to carry, and
     /// simulate it frame by frame
     #[arg(long)]
     simulate: bool,
+    /// Simulate groups of so many nodes, instead of one of all nodes
+    #[arg(long, value_name = "N", requires = "simulate")]
+    group_size: Option<usize>,
+    /// Simulate that so many nodes are away, each of another group
+    #[arg(long, value_name = "N", requires = "simulate", default_value_t = 0)]
+    away: usize,
     /// Print one flat JSON object a line instead of a table
     #[arg(long)]
     json: bool,
@@ -133,44 +137,47 @@ fn writes(args: &Args, nodes: usize) -> Result<()> {
 }
 
 fn simulate(args: &Args, nodes: usize, clients: usize) -> Result<()> {
-    let bounds = model::bounds(nodes, clients)?;
-    let layout = Layout::new(nodes)?;
-    let relay = match Kind::Coded.schedule(&layout) {
-        Some(_) => Kind::Coded,
-        None => Kind::Shared,
-    };
-    let alone = bounds
-        .plans
-        .iter()
-        .map(|&(kind, links)| (kind.name(), kind, 1.0, links));
-    for (plan, kind, share, bound) in alone.chain([("mix", relay, bounds.share, bounds.mix)]) {
-        let case = simulator::Case {
-            nodes,
-            clients,
-            kind,
-            share,
-            object: args.object << 20,
-            objects: SIMULATED_OBJECTS,
-        };
-        let links = case.goodput()?;
+    let group = args.group_size.unwrap_or(nodes);
+    let groups = nodes / group;
+    if groups < args.away.max(1) {
+        bail!("{nodes} nodes are {groups} groups of {group}");
+    }
+    let mut case = Case::equal(group, groups, clients, args.object << 20);
+    for away in 0..args.away {
+        case.nodes[away * group] = 0.0;
+    }
+    let nodes = case.nodes.len();
+    let layout = Layout::new(group)?;
+    let kinds = Kind::ALL.into_iter().filter(|kind| {
+        let needs_all = *kind != Kind::Direct;
+        kind.schedule(&layout).is_some() && !(needs_all && args.away > 0)
+    });
+    let alone = kinds.map(|kind| (kind.name(), case.alone(kind)));
+    for (plan, mixtures) in alone.chain([("mix", case.best()?)]) {
+        let (links, bound) = (case.goodput(&mixtures)?, case.bound(&mixtures)?);
+        let none = no_redundancy(clients, nodes - args.away);
         if args.json {
             println!(
                 "{}",
-                json!({"bench": "parity_model", "nodes": nodes, "clients": clients, "plan": plan,
-                    "goodput_links": links,
-                    "bound_links": bound, "no_redundancy_links": bounds.no_redundancy,
-                    "relayed_share": share})
+                json!({"bench": "parity_model", "nodes": nodes, "group_size": group,
+                    "away": args.away, "clients": clients, "plan": plan, "goodput_links": links,
+                    "bound_links": bound, "no_redundancy_links": none})
             );
         } else {
             println!(
                 "n={nodes} C={clients} {plan:>8}: {links:.2} links, {:.3} of no redundancy, {:.3} \
                 of the bound",
-                links / bounds.no_redundancy,
+                links / none,
                 links / bound
             );
         }
     }
     Ok(())
+}
+
+/// The sum of what clients can write at most where nothing but data is sent, in links.
+fn no_redundancy(clients: usize, nodes: usize) -> f64 {
+    clients.min(nodes) as f64
 }
 
 /// What the clients did, all together.
@@ -183,7 +190,7 @@ struct Sum {
 }
 
 fn measure(args: &Args, nodes: usize, clients: usize, figure: &mut plot::Figure) -> Result<()> {
-    let bounds = model::bounds(nodes, clients)?;
+    let case = Case::equal(nodes, 1, clients, args.object << 20);
     progress::show(&format!("n={nodes}, C={clients}: none"));
     let none = without_redundancy(args, nodes, clients)?;
     figure.add("none", clients, none.mbit_per_s);
@@ -194,7 +201,7 @@ fn measure(args: &Args, nodes: usize, clients: usize, figure: &mut plot::Figure)
         "none",
         &none,
         &none,
-        bounds.no_redundancy,
+        no_redundancy(clients, nodes),
         None,
     );
     for plan in &args.plans {
@@ -206,14 +213,11 @@ fn measure(args: &Args, nodes: usize, clients: usize, figure: &mut plot::Figure)
         }
         let (sum, traffic) = by_plan(args, nodes, clients, plan)?;
         figure.add(plan, clients, sum.mbit_per_s);
-        let of_kind = |kind| {
-            bounds
-                .plans
-                .iter()
-                .find(|(other, _)| *other == kind)
-                .map(|plan| plan.1)
+        let mixtures = match kind {
+            Some(kind) => case.alone(kind),
+            None => case.best()?,
         };
-        let bound = kind.and_then(of_kind).unwrap_or(bounds.mix);
+        let bound = case.bound(&mixtures)?;
         report(
             args,
             nodes,

@@ -9,6 +9,7 @@ use tabane_striped::cluster::optimum::{Loads, Rates};
 use tabane_testing::network::Network;
 use tabane_testing::progress;
 
+use super::simulator;
 use super::{Args, Cluster, Sum, sum, text, without_redundancy};
 
 /// How soon a client has to have learnt the links.
@@ -83,6 +84,18 @@ impl Case {
         Ok(loads.bound(&rates) * clients)
     }
 
+    /// The sum of what clients write in a simulation by the best mixture, beside its bound.
+    fn simulate(&self, args: &Args) -> Result<[f64; 2]> {
+        let (nodes, clients) = (self.nodes.len(), self.clients.len());
+        let case = simulator::Case {
+            nodes: self.nodes.to_vec(),
+            client_rate: self.clients[0],
+            ..simulator::Case::equal(nodes, 1, clients, args.object << 20)
+        };
+        let best = case.best()?;
+        Ok([case.goodput(&best)?, case.bound(&best)?])
+    }
+
     fn network(&self, args: &Args) -> Result<Network> {
         let links = self.nodes.iter().chain(self.clients);
         let rates = links.map(|share| Some((share * f64::from(args.rate)).round() as u32));
@@ -98,21 +111,39 @@ impl Case {
     }
 }
 
-/// Measures each case by each plan.
+/// Measures each case by each plan, or simulates it.
 pub fn measure(args: &Args) -> Result<()> {
+    let cases = CASES.iter().enumerate();
+    let cases = cases.filter(|(number, _)| args.cases.is_empty() || args.cases.contains(number));
+    let mut cases = cases.map(|(_, case)| case);
+    if args.simulate {
+        return cases.try_for_each(|case| report_simulated(args, case));
+    }
     progress::show("none");
     let none = without_redundancy(args, 5, 1)?;
     let of_tcp = none.mbit_per_s / f64::from(args.rate);
-    for (number, case) in CASES.iter().enumerate() {
-        if !args.cases.is_empty() && !args.cases.contains(&number) {
-            continue;
-        }
+    for case in cases {
         let bound = case.bound(args, of_tcp)?;
         for plan in &args.plans {
             progress::show(&format!("{}: {plan}", case.name));
             let sum = case.run(args, plan)?;
             report(args, case, plan, &sum, bound);
         }
+    }
+    Ok(())
+}
+
+fn report_simulated(args: &Args, case: &Case) -> Result<()> {
+    let [links, bound] = case.simulate(args)?;
+    if args.json {
+        let line = json!({
+            "bench": "parity_unequal_model", "case": case.name, "nodes": case.nodes.len(),
+            "clients": case.clients.len(), "goodput_links": links, "bound_links": bound,
+        });
+        println!("{line}");
+    } else {
+        let of_bound = links / bound;
+        println!("{:>32}: {links:.2} links, {of_bound:.3} of the best mixture", case.name);
     }
     Ok(())
 }

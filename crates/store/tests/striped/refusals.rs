@@ -155,7 +155,7 @@ fn of_two_changes_at_once_one_is_made() {
         };
         assert_says(
             &refused.unwrap_err().to_string(),
-            &["another client", "this command changed nothing"],
+            &["another client", "this change was not made"],
         );
         let mut places = bed.places();
         places.extend([new("other"), new("one")]);

@@ -175,7 +175,11 @@ impl NodeFile {
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    serde_json::from_slice(&fs::read(path)?).map_err(|error| wrong(path, &error.to_string()))
+    let bytes = fs::read(path).map_err(|error| {
+        let text = format!("cannot read {}: {error}", path.display());
+        StorageError::new(error.kind().into(), text)
+    })?;
+    serde_json::from_slice(&bytes).map_err(|error| wrong(path, &error.to_string()))
 }
 
 fn check_format(path: &Path, format: u8) -> Result<()> {

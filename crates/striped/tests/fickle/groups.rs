@@ -85,6 +85,20 @@ fn an_object_is_in_one_group_and_two_targets_of_each_may_be_lost() {
     );
 }
 
+/// Waiting would be of no use: the nodes answer, but not to a client whose file does not list them.
+#[test]
+fn a_client_whose_file_lacks_a_group_is_told_at_once() {
+    let bed = Bed::of_groups(&[3, 3], "node://");
+    let notice = std::sync::Arc::new(|_: &_| ());
+    let known = bed.places[..3].to_vec();
+    let error = StripedStorage::open("set".to_owned(), known, notice).err();
+    let error = error.unwrap();
+    assert_ne!(error.kind(), StorageErrorKind::TooFewTargets);
+    let text = error.to_string();
+    assert!(text.contains("3 of 3 targets of a group are missing"), "{text}");
+    assert!(text.contains("get the newest one"), "{text}");
+}
+
 #[test]
 fn what_is_stored_while_a_target_is_away_goes_to_whole_groups() {
     let bed = Bed::of_groups(&[3, 3], "target-");
