@@ -44,6 +44,11 @@ impl Flow {
         self.counters.behind.load(Ordering::Relaxed)
     }
 
+    /// Those of them that have not left this machine.
+    pub fn unsent(&self) -> u64 {
+        self.endpoint.queued().unsent
+    }
+
     /// Those of them that have arrived.
     pub fn arrived(&self) -> u64 {
         self.sent().saturating_sub(self.endpoint.queued().unarrived)

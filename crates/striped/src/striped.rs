@@ -283,8 +283,11 @@ impl StripedStorage {
             self.with_reasons(&missing)
         );
         let all = self.targets.all();
-        let is_unlisted =
-            |number: &&usize| all[**number].why_down().is_some_and(|why| why == open::NOT_LISTED);
+        let is_unlisted = |number: &&usize| {
+            all[**number]
+                .why_down()
+                .is_some_and(|why| why == open::NOT_LISTED)
+        };
         if missing.iter().filter(is_unlisted).count() > 2 {
             // No other answer of the listed nodes would help.
             return Err(open::refusal(text));

@@ -378,7 +378,9 @@ impl<'a> Simulation<'a> {
                 }
             }
         }
-        let stripes: f64 = (0..self.sessions.len()).map(|number| self.stripes(number)).sum();
+        let stripes: f64 = (0..self.sessions.len())
+            .map(|number| self.stripes(number))
+            .sum();
         stripes * self.data_frames as f64 * FRAME_TIME / self.now as f64
     }
 
@@ -411,7 +413,9 @@ impl<'a> Simulation<'a> {
     }
 
     fn plan(&self, kind: Kind) -> &Plan {
-        self.plans[kind as usize].as_ref().expect("it is in a mixture")
+        self.plans[kind as usize]
+            .as_ref()
+            .expect("it is in a mixture")
     }
 
     fn push(&mut self, at: Time, event: Event) {
@@ -450,8 +454,7 @@ impl<'a> Simulation<'a> {
             let session = self.sessions[number].as_ref().expect("it has begun");
             let unsent = session.unsent.front().expect("the group is open");
             let turns = (0..nodes).map(|offset| (session.turn + offset) % nodes);
-            let mut free =
-                turns.filter(|&to| unsent[to] > 0 && self.has_room(session, nodes, to));
+            let mut free = turns.filter(|&to| unsent[to] > 0 && self.has_room(session, nodes, to));
             let Some(to) = free.next() else {
                 continue;
             };
@@ -742,7 +745,10 @@ mod tests {
         assert!((case.bound(&best).unwrap() - 0.75).abs() < 1e-3);
         assert!(near(case.goodput(&best).unwrap(), 0.75));
         let relayed = case.alone(Kind::Coded);
-        assert!(near(case.goodput(&relayed).unwrap(), case.bound(&relayed).unwrap()));
+        assert!(near(
+            case.goodput(&relayed).unwrap(),
+            case.bound(&relayed).unwrap()
+        ));
         assert!(case.bound(&relayed).unwrap() < 0.6);
     }
 

@@ -143,7 +143,10 @@ fn report_simulated(args: &Args, case: &Case) -> Result<()> {
         println!("{line}");
     } else {
         let of_bound = links / bound;
-        println!("{:>32}: {links:.2} links, {of_bound:.3} of the best mixture", case.name);
+        println!(
+            "{:>32}: {links:.2} links, {of_bound:.3} of the best mixture",
+            case.name
+        );
     }
     Ok(())
 }

@@ -1,12 +1,15 @@
 //! Estimates how many bytes a second the links of a client and its nodes carry, from what flows
 //! through them.
 //!
-//! A flow is *behind* when its sender finds that earlier bytes have not left yet. If most of what
-//! goes through a link is behind, the link carries no more than it does now. Of several links that
-//! could be at fault, the one with the most bytes behind is: a slow link makes others wait, and
-//! these are not behind. Of links that were never at fault it is only known that they carry what
-//! they did; they are taken for as fast as the fastest.
+//! A flow is *behind* when its sender finds that earlier bytes have not left yet: then the link from
+//! its sender or that to its receiver is full. A client sends in bursts, and waits for the slowest
+//! node between them. So of its own flows counts for how much of the time bytes have not left, and
+//! its link is full only if it carries nearly as much as in a burst. Of several links that could be
+//! full, the one with the most bytes behind is at fault: it makes others wait, and these are not
+//! behind. Of links that were never at fault it is only known that they carry what they did; they
+//! are taken for as fast as the fastest.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::optimum::Rates;
@@ -15,8 +18,20 @@ use super::wire::{FlowUsage, Usage};
 /// Time over which rates are measured at least.
 const WINDOW_MIN: Duration = Duration::from_millis(120);
 
-/// A link is at fault if at least this share of its bytes is behind.
+/// A flow between nodes is behind if at least this share of its bytes is.
 const BEHIND_SHARE_MIN: f64 = 0.5;
+
+/// A flow of the client is behind if bytes have not left for at least this share of the time.
+const WAITING_SHARE_MIN: f64 = 0.75;
+
+/// A link may be full if it carries at least this share of its peak.
+const FULL_SHARE: f64 = 0.75;
+
+/// Time over which the peak of the client's link is measured at least, in microseconds.
+const BURST_MIN_US: u64 = 60_000;
+
+/// What is left of a peak after a second.
+const PEAK_LEFT_PER_SECOND: f64 = 0.8;
 
 /// With so few bytes in a window, nothing is said about a link.
 const BYTES_MIN: f64 = 32.0 * 1024.0;
@@ -42,21 +57,108 @@ const LATEST_WEIGHT: f64 = 0.5;
 pub struct Links {
     /// What nodes knew when the last window ended, and the client, at the end.
     last: Vec<Usage>,
-    /// Supposed rates, in bytes a second, of links that were at fault: from the client, to each
-    /// node, from each node.
-    client: Option<f64>,
-    ingress: Vec<Option<f64>>,
-    egress: Vec<Option<f64>>,
+    /// The links from the client, to each node, and from each node.
+    client: Known,
+    ingress: Vec<Known>,
+    egress: Vec<Known>,
     /// What others put on the links to and from each node.
     others_in: Vec<f64>,
     others_out: Vec<f64>,
     /// The highest rate seen on any link.
     fastest: f64,
     clients: u16,
+    own: Own,
+}
+
+/// What a client has seen of its own flows since the last window.
+#[derive(Clone, Debug, Default)]
+struct Own {
+    /// When it looked first and last, in microseconds.
+    begun_us: u64,
+    at_us: u64,
+    /// For how long bytes to each node had not left, in microseconds.
+    waited_us: Vec<u64>,
+    /// When the present burst began, and what had arrived then.
+    burst: (u64, u64),
+    /// The most bytes a second that arrived in a burst.
+    peak: f64,
+}
+
+impl Own {
+    /// Of the time since the last window, for how much bytes to a node had not left.
+    fn waiting_share(&self, node: usize) -> f64 {
+        let waited = self.waited_us.get(node).copied().unwrap_or(0);
+        waited as f64 / self.at_us.saturating_sub(self.begun_us).max(1) as f64
+    }
+
+    fn look(&mut self, at_us: u64, arrived: u64, is_waiting: impl Iterator<Item = bool>) {
+        let since = at_us.saturating_sub(self.at_us);
+        let is_first = self.at_us == 0;
+        self.at_us = at_us;
+        let waiting: Vec<bool> = is_waiting.collect();
+        self.waited_us.resize(waiting.len(), 0);
+        if is_first {
+            (self.begun_us, self.burst) = (at_us, (at_us, arrived));
+            return;
+        }
+        for (waited, _) in self.waited_us.iter_mut().zip(waiting).filter(|(_, is)| *is) {
+            *waited += since;
+        }
+        let (begun, before) = self.burst;
+        if at_us >= begun + BURST_MIN_US {
+            let rate = arrived.saturating_sub(before) as f64 / (at_us - begun) as f64 * 1e6;
+            self.peak = self.peak.max(rate);
+            self.burst = (at_us, arrived);
+        }
+    }
+
+    /// Begins the next window.
+    fn restart(&mut self) {
+        self.begun_us = self.at_us;
+        self.waited_us.fill(0);
+        self.peak = 0.0;
+    }
+}
+
+/// What is known of a link, in bytes a second.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// The supposed rate, if the link was at fault.
+    rate: Option<f64>,
+    /// The most that it has carried of late.
+    peak: f64,
+}
+
+impl Known {
+    /// It has carried so much at most in a window of so many seconds.
+    fn see(&mut self, most: f64, window: f64) {
+        self.peak = most.max(self.peak * PEAK_LEFT_PER_SECOND.powf(window));
+    }
+
+    fn is_full(&self, carried: f64) -> bool {
+        carried >= FULL_SHARE * self.peak
+    }
+
+    /// It was at fault, or not, in a window of so many seconds, in which it has carried so much.
+    fn judge(&mut self, is_at_fault: bool, carried: f64, window: f64) {
+        self.rate = match self.rate {
+            rate if !is_at_fault => rate.map(|rate| {
+                let may_rise = carried >= USED_SHARE * rate;
+                let rise = if may_rise {
+                    RISE
+                } else {
+                    1.0 + RISE_PER_SECOND * window
+                };
+                (rate * rise).max(carried)
+            }),
+            None => Some(carried),
+            Some(rate) => Some(rate + (carried - rate) * LATEST_WEIGHT),
+        };
+    }
 }
 
 /// A link, as a set of flows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Link {
     /// From a member; the client comes behind the nodes.
     From(usize),
@@ -69,19 +171,27 @@ impl Links {
     pub fn new(nodes: usize) -> Self {
         Self {
             last: Vec::new(),
-            client: None,
-            ingress: vec![None; nodes],
-            egress: vec![None; nodes],
+            client: Known::default(),
+            ingress: vec![Known::default(); nodes],
+            egress: vec![Known::default(); nodes],
             others_in: vec![0.0; nodes],
             others_out: vec![0.0; nodes],
             fastest: 0.0,
             clients: 1,
+            own: Own::default(),
         }
+    }
+
+    /// Looks at the client's own flows at this time of its clock, in microseconds: how much has
+    /// arrived at all nodes, and to which of them bytes have not left yet. Many times a window.
+    pub fn look(&mut self, at_us: u64, arrived: u64, is_waiting: impl Iterator<Item = bool>) {
+        self.own.look(at_us, arrived, is_waiting);
     }
 
     /// Begins to count anew, since a new session does.
     pub fn restart(&mut self, clients: u16) {
         self.last.clear();
+        self.own = Own::default();
         self.clients = clients;
     }
 
@@ -90,8 +200,8 @@ impl Links {
         let is_known = self.fastest > 0.0;
         let fastest = if is_known { HOPE * self.fastest } else { 1.0 };
         let clients = f64::from(self.clients.max(1));
-        let left = |rate: &Option<f64>, others: &f64| {
-            let rate = rate.unwrap_or(fastest);
+        let left = |link: &Known, others: &f64| {
+            let rate = link.rate.unwrap_or(fastest);
             // Until something is known, each client is taken to have its share.
             let share = rate / clients;
             if is_known {
@@ -100,15 +210,12 @@ impl Links {
                 share
             }
         };
-        let of_nodes = |rates: &[Option<f64>], others: &[f64]| {
-            rates
-                .iter()
-                .zip(others)
-                .map(|(rate, others)| left(rate, others))
-                .collect()
+        let of_nodes = |links: &[Known], others: &[f64]| {
+            let links = links.iter().zip(others);
+            links.map(|(link, others)| left(link, others)).collect()
         };
         Rates {
-            client: self.client.unwrap_or(fastest),
+            client: self.client.rate.unwrap_or(fastest),
             ingress: of_nodes(&self.ingress, &self.others_in),
             egress: of_nodes(&self.egress, &self.others_out),
         }
@@ -151,23 +258,54 @@ impl Links {
         let into = |table: &[Vec<f64>], to: usize| -> f64 { table.iter().map(|row| row[to]).sum() };
         let out_of = |table: &[Vec<f64>], from: usize| -> f64 { table[from].iter().sum() };
 
-        let on = |table: &[Vec<f64>], link: Link| match link {
-            Link::From(from) => out_of(table, from),
-            Link::To(to) => into(table, to),
-        };
+        let window = windows[nodes];
+        for (from, row) in behind.iter_mut().enumerate() {
+            for (to, bytes) in row.iter_mut().enumerate() {
+                let is_behind = match from {
+                    _ if from == nodes => self.own.waiting_share(to) >= WAITING_SHARE_MIN,
+                    _ => *bytes >= BEHIND_SHARE_MIN * sent[from][to],
+                };
+                *bytes = if is_behind { sent[from][to] } else { 0.0 };
+            }
+        }
+        let mut carried = BTreeMap::from([(Link::From(nodes), out_of(&arrived, nodes))]);
+        for node in 0..nodes {
+            let own = (into(&arrived, node), out_of(&arrived, node));
+            let received = since(node, &|usage| usage.received_bytes).max(own.0);
+            let sent = since(node, &|usage| usage.sent_bytes).max(own.1);
+            self.others_in[node] = received - own.0;
+            self.others_out[node] = sent - own.1;
+            carried.extend([(Link::To(node), received), (Link::From(node), sent)]);
+        }
+        let mut full = Vec::new();
+        for (&link, &carried) in &carried {
+            self.fastest = self.fastest.max(carried);
+            let burst = match link {
+                Link::From(from) if from == nodes => self.own.peak,
+                _ => 0.0,
+            };
+            let known = self.known(link);
+            known.see(carried.max(burst), window);
+            if known.is_full(carried) {
+                full.push(link);
+            }
+        }
+
         let mut at_fault = Vec::new();
-        let links = (0..=nodes)
-            .rev()
-            .map(Link::From)
-            .chain((0..nodes).map(Link::To));
-        let links: Vec<Link> = links.collect();
         loop {
-            let worst = links.iter().copied().filter(|&link| {
-                let bytes = on(&sent, link);
-                let window = windows[nodes];
-                bytes * window >= BYTES_MIN && on(&behind, link) >= BEHIND_SHARE_MIN * bytes
+            let behind_on = |link: Link| match link {
+                Link::From(from) => out_of(&behind, from),
+                Link::To(to) => into(&behind, to),
+            };
+            let could_be = carried.keys().copied();
+            let could_be = could_be.filter(|&link| behind_on(link) * window >= BYTES_MIN);
+            let worst = could_be.max_by(|a, b| {
+                let is_full = [a, b].map(|link| full.contains(link));
+                let bytes = [a, b].map(|link| behind_on(*link));
+                is_full[0]
+                    .cmp(&is_full[1])
+                    .then(bytes[0].total_cmp(&bytes[1]))
             });
-            let worst = worst.max_by(|&a, &b| on(&behind, a).total_cmp(&on(&behind, b)));
             let Some(link) = worst else { break };
             at_fault.push(link);
             match link {
@@ -175,47 +313,28 @@ impl Links {
                 Link::To(to) => behind.iter_mut().for_each(|row| row[to] = 0.0),
             }
         }
-
-        let window = windows[nodes];
-        let mut judge = |link: Link, carried: f64, rate: &mut Option<f64>| {
-            self.fastest = self.fastest.max(carried);
-            *rate = match *rate {
-                _ if !at_fault.contains(&link) => rate.map(|rate| {
-                    let may_rise = carried >= USED_SHARE * rate;
-                    let rise = if may_rise {
-                        RISE
-                    } else {
-                        1.0 + RISE_PER_SECOND * window
-                    };
-                    (rate * rise).max(carried)
-                }),
-                None => Some(carried),
-                Some(rate) => Some(rate + (carried - rate) * LATEST_WEIGHT),
-            };
-        };
-        judge(Link::From(nodes), out_of(&arrived, nodes), &mut self.client);
-        for node in 0..nodes {
-            let own = (into(&arrived, node), out_of(&arrived, node));
-            let received = since(node, &|usage| usage.received_bytes).max(own.0);
-            let sent = since(node, &|usage| usage.sent_bytes).max(own.1);
-            judge(Link::To(node), received, &mut self.ingress[node]);
-            judge(Link::From(node), sent, &mut self.egress[node]);
-            self.others_in[node] = received - own.0;
-            self.others_out[node] = sent - own.1;
+        for (link, carried) in carried {
+            let is_at_fault = at_fault.contains(&link);
+            self.known(link).judge(is_at_fault, carried, window);
         }
         let fastest = self.fastest;
-        for rate in self
-            .ingress
-            .iter_mut()
-            .chain(&mut self.egress)
-            .chain([&mut self.client])
-        {
+        let of_nodes = self.ingress.iter_mut().chain(&mut self.egress);
+        for link in of_nodes.chain([&mut self.client]) {
             // As good as unknown.
-            *rate = rate.filter(|&rate| rate < HOPE * fastest);
+            link.rate = link.rate.filter(|&rate| rate < HOPE * fastest);
         }
         self.clients = now.iter().map(|usage| usage.clients).max().unwrap_or(1);
         self.last = now.to_vec();
+        self.own.restart();
         true
+    }
+
+    fn known(&mut self, link: Link) -> &mut Known {
+        match link {
+            Link::To(node) => &mut self.ingress[node],
+            Link::From(node) if node < self.egress.len() => &mut self.egress[node],
+            Link::From(_) => &mut self.client,
+        }
     }
 }
 
@@ -231,12 +350,15 @@ mod tests {
         layout: Layout,
         rates: Rates,
         usages: Vec<Usage>,
+        /// To which nodes the client's bytes wait.
+        waiting: Vec<bool>,
     }
 
     impl Fluid {
         fn new(client: f64, nodes: &[f64]) -> Self {
             let count = nodes.len();
             let usage = || Usage {
+                at_us: 1,
                 clients: 1,
                 flows: vec![FlowUsage::default(); count],
                 ..Usage::default()
@@ -249,7 +371,15 @@ mod tests {
                     egress: nodes.iter().map(|rate| rate * 1e8).collect(),
                 },
                 usages: (0..=count).map(|_| usage()).collect(),
+                waiting: vec![false; count],
             }
+        }
+
+        fn tell(&self, links: &mut Links) {
+            let client = self.usages.last().unwrap();
+            let arrived = client.flows.iter().map(|flow| flow.arrived).sum();
+            links.look(client.at_us, arrived, self.waiting.iter().copied());
+            links.learn(&self.usages);
         }
 
         /// What a byte of data puts on the way from each member to each node.
@@ -300,8 +430,11 @@ mod tests {
                     let flow = &mut usage.flows[to];
                     flow.sent += bytes;
                     flow.arrived += bytes;
-                    if is_full(out(from)) || is_full(self.rates.ingress[to] / into(to)) {
-                        flow.behind += bytes;
+                    let is_behind =
+                        is_full(out(from)) || is_full(self.rates.ingress[to] / into(to));
+                    flow.behind += bytes * u64::from(is_behind);
+                    if from == nodes {
+                        self.waiting[to] = is_behind;
                     }
                 }
             }
@@ -312,18 +445,18 @@ mod tests {
         fn learn(&mut self, windows: usize) -> f64 {
             let loads = Loads::new(&self.layout);
             let mut links = Links::new(self.layout.roles());
-            links.learn(&self.usages);
+            self.tell(&mut links);
             let mut mixture = loads.best(&links.rates(), true);
             for _ in 0..windows {
                 self.send(&mixture, 0.15);
-                links.learn(&self.usages);
+                self.tell(&mut links);
                 mixture = loads.best(&links.rates(), true);
             }
             // Rates that are supposed rise until a link is at fault again: the mean counts.
             let sum: f64 = (0..20)
                 .map(|_| {
                     let rate = self.send(&mixture, 0.15);
-                    links.learn(&self.usages);
+                    self.tell(&mut links);
                     mixture = loads.best(&links.rates(), true);
                     rate
                 })
@@ -357,7 +490,7 @@ mod tests {
         let mut fluid = Fluid::new(1.0, &[1.0, 1.0, 0.05, 1.0, 1.0]);
         let loads = Loads::new(&fluid.layout);
         let mut links = Links::new(5);
-        links.learn(&fluid.usages);
+        fluid.tell(&mut links);
         let mut rate = 0.0;
         for window in 0..100 {
             if window == 20 {
@@ -365,7 +498,7 @@ mod tests {
                 fluid.rates.egress[2] = 1e8;
             }
             rate = fluid.send(&loads.best(&links.rates(), true), 0.15);
-            links.learn(&fluid.usages);
+            fluid.tell(&mut links);
         }
         assert!(rate > 0.95e8, "{rate}");
     }

@@ -1,6 +1,7 @@
 //! Chooses how each stripe goes to the nodes, so that all stripes together are the quickest mixture
 //! for what the links carry.
 
+use tabane_fabric::Flow;
 use tabane_parity::Layout;
 use tabane_parity::schedule::Kind;
 
@@ -37,6 +38,13 @@ impl Mixer {
     pub fn restart(&mut self, clients: u16) {
         self.links.restart(clients);
         self.mix();
+    }
+
+    /// Looks at the client's own flows, at this time of its clock in microseconds.
+    pub fn look(&mut self, at_us: u64, flows: &[Flow]) {
+        let arrived = flows.iter().map(Flow::arrived).sum();
+        let is_waiting = flows.iter().map(|flow| flow.unsent() > 0);
+        self.links.look(at_us, arrived, is_waiting);
     }
 
     /// Learns what all nodes, and the client at the end, know now.
@@ -179,11 +187,15 @@ mod tests {
             ..Usage::default()
         };
         let mut usages = vec![of_member; 6];
+        let mut sent = 0;
+        mixer.links.look(1, 0, [false; 5].into_iter());
         mixer.learn(&usages);
         let mut window = |kilobytes: [u64; 5], behind: [bool; 5]| {
             for usage in &mut usages {
                 usage.at_us += 150_000;
             }
+            sent += kilobytes.iter().sum::<u64>() * 1000;
+            mixer.links.look(usages[5].at_us, sent, behind.into_iter());
             let flows = usages[5].flows.iter_mut();
             for (flow, (kilobytes, is_behind)) in flows.zip(kilobytes.into_iter().zip(behind)) {
                 flow.sent += kilobytes * 1000;

@@ -188,7 +188,12 @@ impl StripeSender for Relay {
             members: &members,
         };
         let (session, own) = (opened.id(), opened.flows());
-        let mut watch = || {
+        let mut watch = |is_due: bool| {
+            let at_us = own.since.elapsed().as_micros() as u64;
+            mixer.look(at_us, &own.flows);
+            if !is_due {
+                return;
+            }
             // A node that does not answer at once is left to the stripe.
             let usages = try_each(&nodes, nodes.len(), |node| node.usage(session));
             if let Ok(mut usages) = usages {
@@ -200,7 +205,7 @@ impl StripeSender for Relay {
                 mixer.learn(&usages);
             }
         };
-        let watch: Option<&mut dyn FnMut()> = match self.plan {
+        let watch: Option<&mut dyn FnMut(bool)> = match self.plan {
             Plan::Auto => Some(&mut watch),
             Plan::Always(_) => None,
         };

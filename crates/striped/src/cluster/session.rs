@@ -1,8 +1,9 @@
 //! Sends stripes to nodes that make the parities among themselves.
 
 use std::io::{self, Read, Write};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,8 +24,11 @@ use crate::tags::{ObjectTags, TAG_LEN};
 /// For how long a node may take no data. Nodes give up on each other after as long.
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Pause between two looks at what goes through links.
+/// Pause between two looks at what goes through all links.
 const WATCH_PAUSE: Duration = Duration::from_millis(150);
+
+/// Pause between two looks at what the client itself sends.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 /// By how many sectors what nodes send is behind what the client sends, at most.
 const LAG_MAX: usize = 3;
@@ -161,15 +165,15 @@ impl Session {
     }
 
     /// Sends what is the client's of a stripe: to each node its cells, sector by sector. `may_wait`
-    /// says whether it is worth to wait on when nodes take nothing; `watch` looks at what goes
-    /// through links meanwhile, now and then.
+    /// says whether it is worth to wait on when nodes take nothing; `watch` looks at what the client
+    /// sends meanwhile, and, if it is told so, at what goes through all links.
     pub fn send(
         &mut self,
         outgoing: &Outgoing,
         cells: &[impl AsRef<[u8]> + Sync],
         limits: &Limits,
         may_wait: &(dyn Fn() -> bool + Sync),
-        mut watch: Option<&mut dyn FnMut()>,
+        mut watch: Option<&mut dyn FnMut(bool)>,
     ) -> io::Result<()> {
         let &Outgoing {
             geometry,
@@ -212,10 +216,18 @@ impl Session {
             let (mut before, mut moved) = (0, Instant::now());
             // Runs until the last sending thread has dropped its end of the channel.
             loop {
-                let pause = WATCH_PAUSE.saturating_sub(watched.elapsed());
-                if ended.recv_timeout(pause) != Err(mpsc::RecvTimeoutError::Timeout) {
+                let is_over = ended.recv_timeout(LOOK_PAUSE) != Err(RecvTimeoutError::Timeout);
+                let is_due = watched.elapsed() >= WATCH_PAUSE;
+                if let Some(watch) = &mut watch {
+                    watch(is_due && !is_over);
+                }
+                if is_over {
                     break;
                 }
+                if !is_due {
+                    continue;
+                }
+                *watched = Instant::now();
                 let now = progress.load(Ordering::Relaxed);
                 if std::mem::replace(&mut before, now) != now {
                     moved = Instant::now();
@@ -225,10 +237,6 @@ impl Session {
                     }
                     moved = Instant::now();
                 }
-                if let Some(watch) = &mut watch {
-                    watch();
-                }
-                *watched = Instant::now();
             }
             let sent = threads.into_iter().map(|thread| {
                 thread

@@ -95,7 +95,10 @@ fn a_client_whose_file_lacks_a_group_is_told_at_once() {
     let error = error.unwrap();
     assert_ne!(error.kind(), StorageErrorKind::TooFewTargets);
     let text = error.to_string();
-    assert!(text.contains("3 of 3 targets of a group are missing"), "{text}");
+    assert!(
+        text.contains("3 of 3 targets of a group are missing"),
+        "{text}"
+    );
     assert!(text.contains("get the newest one"), "{text}");
 }
 
