@@ -177,7 +177,11 @@ fn main() {
         "", "", "÷ formula", "÷ formula, place", "of three disks", "to an unreadable place"
     );
     for (seed, &nodes) in args.nodes.iter().enumerate() {
-        assert!(nodes >= args.group, "{nodes} nodes are no group of {}", args.group);
+        assert!(
+            nodes >= args.group,
+            "{nodes} nodes are no group of {}",
+            args.group
+        );
         let nodes = nodes / args.group * args.group;
         let groups = (nodes / args.group) as f64;
         let seen = simulate(fast, nodes, args.group, args.losses, seed as u64);
