@@ -18,6 +18,7 @@ import concurrent.futures
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -65,7 +66,8 @@ def cargo(work, *arguments):
 def mutate(work, crates, files):
     """Makes the copy anew, with all mutants that compile; returns them by number."""
     tree = work / "tree"
-    tree.mkdir(exist_ok=True)
+    shutil.rmtree(tree, ignore_errors=True)
+    tree.mkdir()
     top = HERE.parent.parent
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=top, check=True, capture_output=True)
     subprocess.run(["tar", "x", "-C", tree], input=archive.stdout, check=True)
@@ -91,6 +93,11 @@ def compile_all(work, crates, files):
     build = ["cargo", "build", "--release"]
     subprocess.run(build, cwd=HERE, env=environment, check=True)
     packages = [word for crate in crates for word in ("-p", f"tabane-{crate}")]
+    # Numbers of mutants are those of these files.
+    record, now = work / "files", "\n".join(files)
+    if not record.exists() or record.read_text() != now:
+        (work / "excluded").unlink(missing_ok=True)
+        record.write_text(now)
     while True:
         mutants = mutate(work, crates, files)
         checked = cargo(work, "check", "--keep-going", *packages)
