@@ -164,13 +164,19 @@ impl StripedStorage {
         let first = sectors.clone().map(|sectors| sectors.start).min();
         let last = sectors.map(|sectors| sectors.end).max();
         let window = first.unwrap_or(0)..last.unwrap_or(0);
-        let reader = StripeReader::new(self, name, shape, window);
-        let mut reader = reader.ok_or_else(unknown)?;
-        self.obtain(&mut reader, name, &wanted)?;
+        let reader = || StripeReader::new(self, name, shape, window.clone()).ok_or_else(unknown);
+        let mut first = reader()?.hurry();
+        let mut obtained = self.obtain(&mut first, name, &wanted);
+        if obtained.is_err() && !first.away().is_empty() {
+            // Waits for slow targets too: they may hold the missing cells.
+            first = reader()?;
+            obtained = self.obtain(&mut first, name, &wanted);
+        }
+        obtained?;
         if range.is_empty() {
             return Ok(Vec::new());
         }
-        Ok(reader.bytes(&range, &wanted))
+        Ok(first.bytes(&range, &wanted))
     }
 
     /// The roles to leave out when reading a stripe: all whose targets are away; then, up to two in
@@ -205,7 +211,7 @@ impl StripedStorage {
             let reader = StripeReader::new(self, name, shape, 0..shape.geometry.sectors());
             reader.expect("the generation is known")
         };
-        let mut first = reader().resume(std::mem::take(&mut *kept));
+        let mut first = reader().hurry().resume(std::mem::take(&mut *kept));
         left_out.iter().for_each(|&role| first.leave_out(role));
         let mut obtained = self.obtain(&mut first, name, wanted);
         if obtained.is_err() {

@@ -43,6 +43,14 @@ impl Pace {
         self.last = Some(Instant::now());
     }
 
+    /// Records that a read of `bytes` bytes has not ended after this long: one says enough.
+    pub fn learn_at_least(&mut self, bytes: usize, took: Duration) {
+        let pace = took.as_secs_f64() / bytes as f64;
+        self.seconds_per_byte = self.seconds_per_byte.max(pace);
+        self.reads = self.reads.max(READS_MIN);
+        self.last = Some(Instant::now());
+    }
+
     /// Seconds a byte; `None` if unknown or outdated, so that the target is due for a trial.
     fn known(&self) -> Option<f64> {
         let is_fresh = self.last.is_some_and(|last| last.elapsed() < TRIAL_PAUSE);
@@ -116,6 +124,10 @@ mod tests {
         paces[2].last = Instant::now().checked_sub(TRIAL_PAUSE);
         assert_eq!(slow(&paces.each_ref()), [0; 0]);
         paces[2].begin_trial();
+        assert_eq!(slow(&paces.each_ref()), [2]);
+        // Reads that were given up show a slow one at once.
+        let mut paces = [pace(100.0), pace(100.0), Pace::default()];
+        paces[2].learn_at_least(1 << 20, Duration::from_secs(1));
         assert_eq!(slow(&paces.each_ref()), [2]);
         // The target is fast again.
         (0..30).for_each(|_| paces[2].learn(1 << 20, Duration::from_millis(10)));

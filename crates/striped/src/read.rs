@@ -4,7 +4,6 @@ mod prove;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use tabane_parity::{Layout, Plan, recover_plan};
@@ -12,9 +11,13 @@ use tabane_parity::{Layout, Plan, recover_plan};
 use crate::container::{self, Form, Geometry, HEADER_LEN_MAX, Header, Shape};
 use crate::striped::StripedStorage;
 use crate::tags::{ObjectTags, TAG_LEN, Tag};
+use crate::targets::Ranges;
 use tabane_storage::Id;
 use tabane_storage::buffer::{self, Buffer};
 use tabane_storage::{Name, Result, StorageError, StorageErrorKind, object_id};
+
+/// Fewer bytes than these are not worth a thread for each target.
+const HURRY_BYTES_MIN: u64 = 256 << 10;
 
 /// State of a sector of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,7 +67,7 @@ pub struct StripeReader<'a> {
     states: Vec<Vec<State>>,
     /// Roles whose shard is missing or was not readable so far.
     absent: BTreeSet<usize>,
-    /// Absent roles whose target is out of use or stopped answering.
+    /// Absent roles whose target is out of use, stopped answering or was too slow.
     away: BTreeSet<usize>,
     /// Absent roles whose target failed to read the shard, with its error.
     failed: BTreeMap<usize, String>,
@@ -76,6 +79,8 @@ pub struct StripeReader<'a> {
     forged: BTreeSet<usize>,
     has_odd_tags: bool,
     bytes_read: u64,
+    /// Whether it does without targets that are much slower than the others.
+    is_in_a_hurry: bool,
 }
 
 /// Sectors of a stripe that were read or computed, for a later reader.
@@ -134,6 +139,7 @@ impl<'a> StripeReader<'a> {
             forged: BTreeSet::new(),
             has_odd_tags: false,
             bytes_read: 0,
+            is_in_a_hurry: false,
         };
         for role in 0..reader.by_role.len() {
             if !storage.targets.is_up(reader.by_role[role]) {
@@ -153,6 +159,13 @@ impl<'a> StripeReader<'a> {
                 }
             }
         }
+        self
+    }
+
+    /// Lets it do without targets that are much slower than the others, as long as at most two
+    /// roles are left out.
+    pub fn hurry(mut self) -> Self {
+        self.is_in_a_hurry = true;
         self
     }
 
@@ -198,6 +211,11 @@ impl<'a> StripeReader<'a> {
     /// Roles whose shard is missing or whose target is out of use.
     pub fn absent(&self) -> &BTreeSet<usize> {
         &self.absent
+    }
+
+    /// Absent roles whose target is out of use, stopped answering or was too slow.
+    pub fn away(&self) -> &BTreeSet<usize> {
+        &self.away
     }
 
     /// Roles whose shard proved damaged.
@@ -395,27 +413,22 @@ impl<'a> StripeReader<'a> {
                 of_role.entry(role).or_default().push((*cell, sectors));
             }
         }
-        let numbers: Vec<usize> = of_role.keys().map(|&role| self.by_role[role]).collect();
-        let bytes_read = AtomicU64::new(0);
-        let fetched = self.storage.targets.each(&numbers, |number, target| {
-            let wants = &of_role[&self.role_of_target(number)];
-            let mut found = Vec::new();
-            for span in self.spans(wants) {
-                let (first, last) = (span.first(), span.last());
-                let (Some(first), Some(last)) = (first, last) else {
-                    continue;
-                };
-                let (first, last) = (self.stored(first), self.stored(last));
-                let begun = Instant::now();
-                let bytes = target.get(self.name, Some(first.start..last.end))?;
-                let targets = &self.storage.targets;
-                targets.gave(number, bytes.len(), begun.elapsed());
-                bytes_read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                found.push((span, first.start, bytes));
+        let spans = of_role
+            .iter()
+            .map(|(&role, wants)| (role, self.spans(wants)));
+        let spans: BTreeMap<usize, Vec<Vec<Want>>> = spans.collect();
+        let range = |span: &Vec<Want>| {
+            let stored = [span.first(), span.last()].map(|want| want.map(|want| self.stored(want)));
+            match stored {
+                [Some(first), Some(last)] => first.start..last.end,
+                _ => 0..0,
             }
-            Ok::<_, StorageError>(found)
-        });
-        self.bytes_read += bytes_read.into_inner();
+        };
+        let ranges = spans
+            .iter()
+            .map(|(role, spans)| (self.by_role[*role], spans.iter().map(range).collect()));
+        let ranges: Ranges = ranges.collect();
+        let fetched = self.fetch(&ranges);
         let answered: Vec<usize> = fetched.iter().map(|(number, _)| *number).collect();
         let mut again = Vec::new();
         for (number, found) in fetched {
@@ -423,8 +436,11 @@ impl<'a> StripeReader<'a> {
             match found {
                 Ok(found) => {
                     let mut spoilt = Vec::new();
-                    for (span, start, bytes) in found {
-                        spoilt.extend(self.take(&span, start, &bytes, false));
+                    for ((span, range), bytes) in
+                        spans[&role].iter().zip(&ranges[&number]).zip(found)
+                    {
+                        self.bytes_read += bytes.len() as u64;
+                        spoilt.extend(self.take(span, range.start, &bytes, false));
                         buffer::give_back(bytes);
                     }
                     if !spoilt.is_empty() && self.has_other_form(role) {
@@ -448,13 +464,36 @@ impl<'a> StripeReader<'a> {
                 }
             }
         }
-        // Another thread has put the target out of use.
+        // Another thread has put the target out of use, or it is too slow.
         for role in of_role.into_keys() {
             if !answered.contains(&self.by_role[role]) {
                 self.leave_out(role);
             }
         }
         again
+    }
+
+    /// Reads these ranges from targets at once.
+    fn fetch(&self, ranges: &Ranges) -> Vec<(usize, Result<Vec<Vec<u8>>>)> {
+        let targets = &self.storage.targets;
+        let bytes = ranges
+            .values()
+            .flatten()
+            .map(|range| range.end - range.start);
+        if self.is_in_a_hurry && bytes.sum::<u64>() >= HURRY_BYTES_MIN {
+            let spare = 2_usize.saturating_sub(self.absent.len());
+            return targets.read_first(self.name, ranges, spare);
+        }
+        let numbers: Vec<usize> = ranges.keys().copied().collect();
+        targets.each(&numbers, |number, target| {
+            let read = |range: &Range<u64>| {
+                let begun = Instant::now();
+                let bytes = target.get(self.name, Some(range.clone()))?;
+                targets.gave(number, bytes.len(), begun.elapsed());
+                Ok(bytes)
+            };
+            ranges[&number].iter().map(read).collect()
+        })
     }
 
     /// Whether the header of a role's shard shows another form than was thought; asked once a role.

@@ -1,11 +1,15 @@
 //! The targets of a set: keeps track of failing and returning ones, and calls several at once.
 
-use std::sync::{Arc, Mutex};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tabane_storage::sync::lock;
-use tabane_storage::{Event, EventKind, Id, Name, Notice, Storage, StorageError, StorageErrorKind};
+use tabane_storage::{
+    Event, EventKind, Id, Name, Notice, Result, Storage, StorageError, StorageErrorKind,
+};
 
 use crate::pace::{self, Pace};
 use crate::place::is_node_url;
@@ -23,6 +27,12 @@ const RETRY_TICK: Duration = Duration::from_millis(250);
 
 /// A node that has been in use for this long begins with the shortest pause again.
 const STEADY_TIME: Duration = Duration::from_secs(60);
+
+/// A read does without a target that takes so many times as long as the others,
+const SLOWER_THAN_OTHERS: u32 = 2;
+
+/// but at least this long.
+const SLOWER_TIME_MIN: Duration = Duration::from_millis(200);
 
 /// Time for which a write waits for a node that has just failed: a restart takes less.
 const RESTART_TIME: Duration = Duration::from_secs(4);
@@ -416,6 +426,67 @@ impl Targets {
     ) -> Vec<(usize, T)> {
         let act = |number: usize| Some((number, act(number, self.storage(number)?)));
         at_once(numbers, act).into_iter().flatten().collect()
+    }
+}
+
+/// Ranges of an object to read from each target.
+pub type Ranges = BTreeMap<usize, Vec<Range<u64>>>;
+
+impl Targets {
+    /// Reads these ranges of an object from targets that are in use, at once. Does without up to
+    /// `spare` of them that take several times as long as the others: they are not in the result.
+    pub fn read_first(
+        &self,
+        name: Name,
+        ranges: &Ranges,
+        spare: usize,
+    ) -> Vec<(usize, Result<Vec<Vec<u8>>>)> {
+        let (sender, answers) = mpsc::channel();
+        let begun = Instant::now();
+        let mut left: BTreeSet<usize> = BTreeSet::new();
+        for (&number, ranges) in ranges {
+            let target = &self.all()[number];
+            let Some(storage) = target.storage.clone().filter(|_| self.is_up(number)) else {
+                continue;
+            };
+            left.insert(number);
+            let (shared, sender) = (Arc::clone(&self.shared), sender.clone());
+            let ranges = ranges.clone();
+            // A thread that nobody waits for ends when its target has answered.
+            thread::spawn(move || {
+                let read = |range: &Range<u64>| {
+                    let begun = Instant::now();
+                    let bytes = storage.get(name, Some(range.clone()))?;
+                    lock(&shared.all[number].pace).learn(bytes.len(), begun.elapsed());
+                    Ok(bytes)
+                };
+                let read = ranges.iter().map(read).collect();
+                let _ = sender.send((number, read));
+            });
+        }
+        drop(sender);
+        let (mut answered, mut failed) = (Vec::new(), 0);
+        while !left.is_empty() {
+            let may_go_on = left.len() + failed <= spare && answered.len() > failed;
+            let answer = if may_go_on {
+                let patience = (begun.elapsed() * SLOWER_THAN_OTHERS).max(SLOWER_TIME_MIN);
+                let patience = patience.saturating_sub(begun.elapsed());
+                answers.recv_timeout(patience).ok()
+            } else {
+                answers.recv().ok()
+            };
+            let Some((number, read)) = answer else { break };
+            left.remove(&number);
+            failed += usize::from(read.is_err());
+            answered.push((number, read));
+        }
+        for number in left {
+            let bytes = ranges[&number].iter().map(|range| range.end - range.start);
+            let bytes = bytes.sum::<u64>() as usize;
+            lock(&self.all()[number].pace).learn_at_least(bytes, begun.elapsed());
+        }
+        answered.sort_by_key(|(number, _)| *number);
+        answered
     }
 }
 

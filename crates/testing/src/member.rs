@@ -26,6 +26,9 @@ use crate::random::Random;
 /// Puts at a time of one client: one is on its way while another becomes durable.
 const CLIENT_PUTS: usize = 3;
 
+/// Objects that a client reads at a time.
+const CLIENT_READS: usize = 3;
+
 /// What a repository would tell its storage.
 pub(crate) const SECRET: [u8; 32] = [7; 32];
 
@@ -122,6 +125,17 @@ pub enum Role {
         /// Length of each object
         object_bytes: usize,
     },
+    /// Puts objects into a cluster, then reads them again and again
+    Reader {
+        /// The cluster's file
+        file: PathBuf,
+        /// For how long to read
+        seconds: f64,
+        /// Length of each object
+        object_bytes: usize,
+        /// How many objects
+        objects: usize,
+    },
     /// Brings a cluster up to date
     Heal {
         /// The cluster's file
@@ -146,6 +160,12 @@ impl Role {
                 seconds,
                 object_bytes,
             } => client(file, *plan, *seconds, *object_bytes),
+            Self::Reader {
+                file,
+                seconds,
+                object_bytes,
+                objects,
+            } => reader(file, *seconds, *object_bytes, *objects),
             Self::Heal { file, plan } => heal(file, *plan),
         }
     }
@@ -267,4 +287,34 @@ fn client(file: &Path, plan: Plan, seconds: f64, object_bytes: usize) -> Result<
     });
     let stored = lock(&stored);
     done_at((stored.len() * object_bytes) as u64, begun, &stored)
+}
+
+fn reader(file: &Path, seconds: f64, object_bytes: usize, objects: usize) -> Result<()> {
+    let storage = open(file, Plan::Auto)?;
+    let mut names = Vec::new();
+    for number in 0..objects {
+        let object = Random::new(number as u64).noise(object_bytes);
+        let name = Name::new(ObjectKind::Pack, object_id(&[&object]));
+        storage.put(name, &[&object])?;
+        names.push(name);
+    }
+    ready()?;
+    let begun = Instant::now();
+    let (number, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+    let read = || -> Result<()> {
+        while begun.elapsed().as_secs_f64() < seconds {
+            let number = number.fetch_add(1, Ordering::Relaxed) as usize;
+            let name = names[number % names.len()];
+            let object = storage.get(name, None)?;
+            ensure!(object_id(&[&object]) == name.id, "{name} has other bytes");
+            bytes.fetch_add(object.len() as u64, Ordering::Relaxed);
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let readers: Vec<_> = (0..CLIENT_READS).map(|_| scope.spawn(read)).collect();
+        let mut readers = readers.into_iter();
+        readers.try_for_each(|reader| reader.join().expect("a reader does not panic"))
+    })?;
+    done(bytes.into_inner(), begun)
 }

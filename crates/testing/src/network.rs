@@ -58,16 +58,23 @@ impl Network {
             run(&["ip", "-n", &name, "link", "set", "eth0", "up"])?;
             run(&["ip", "-n", &name, "link", "set", "lo", "up"])?;
             if let Some(rate) = mbit_per_s {
-                let rate = format!("{rate}mbit");
-                for (space, device) in [(&hub, port.as_str()), (&name, "eth0")] {
-                    run(&[
-                        "tc", "-n", space, "qdisc", "add", "dev", device, "root", "tbf", "rate",
-                        &rate, "burst", "128kb", "latency", "30ms",
-                    ])?;
-                }
+                network.limit(member, *rate)?;
             }
         }
         Ok(network)
+    }
+
+    /// Lets the link of a member carry so much each way from now on.
+    pub fn limit(&self, member: usize, mbit_per_s: u32) -> Result<()> {
+        let rate = format!("{mbit_per_s}mbit");
+        let (hub, name, port) = (self.hub(), self.name(member), format!("port{member}"));
+        for (space, device) in [(&hub, port.as_str()), (&name, "eth0")] {
+            run(&[
+                "tc", "-n", space, "qdisc", "replace", "dev", device, "root", "tbf", "rate", &rate,
+                "burst", "128kb", "latency", "30ms",
+            ])?;
+        }
+        Ok(())
     }
 
     fn hub(&self) -> String {

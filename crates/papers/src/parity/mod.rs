@@ -3,6 +3,7 @@
 mod backup;
 mod heal;
 mod plot;
+mod reads;
 mod simulator;
 mod triple;
 mod unequal;
@@ -95,6 +96,8 @@ enum Measure {
     Backup,
     /// A node has lost everything, and gets it again
     Heal,
+    /// A client reads objects, while all nodes are there, one is slow, and two are gone
+    Reads,
     /// Two nodes for data and one for parity, as in the paper's figure 10
     Triple,
     /// Clients put objects over links of different rates, by each plan, beside the best that the
@@ -114,6 +117,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Measure::Writes => each(writes)?,
         Measure::Backup => each(backup::measure)?,
         Measure::Heal => each(heal::measure)?,
+        Measure::Reads => each(reads::measure)?,
         Measure::Triple => triple::measure(args)?,
         Measure::Unequal => unequal::measure(args)?,
         Measure::Xor => xor::measure(args)?,
@@ -331,7 +335,7 @@ fn without_redundancy(args: &Args, nodes: usize, clients: usize) -> Result<Sum> 
 /// Nodes that run, behind their links, and those of clients, who have the numbers after them.
 struct Cluster {
     // In this order they vanish.
-    _daemons: Vec<Member>,
+    daemons: Vec<Member>,
     network: Network,
     nodes: usize,
     work: tempfile::TempDir,
@@ -347,7 +351,7 @@ impl Cluster {
     fn over(args: &Args, network: Network, nodes: usize) -> Result<Self> {
         let work = tempfile::tempdir_in(&args.work).context("cannot make a directory")?;
         let mut cluster = Self {
-            _daemons: Vec::new(),
+            daemons: Vec::new(),
             network,
             nodes,
             work,
@@ -361,7 +365,7 @@ impl Cluster {
             let words: Vec<&str> = words.chain(args.fabric.as_deref()).collect();
             let mut daemon = cluster.network.member(number, &words)?;
             daemon.line()?;
-            cluster._daemons.push(daemon);
+            cluster.daemons.push(daemon);
         }
         form(&cluster.network, nodes, &cluster.file())?;
         Ok(cluster)
