@@ -29,7 +29,7 @@ const RETRY_TICK: Duration = Duration::from_millis(250);
 const STEADY_TIME: Duration = Duration::from_secs(60);
 
 /// A read does without a target that takes so many times as long as the others,
-const SLOWER_THAN_OTHERS: u32 = 2;
+const SLOWER_THAN_OTHERS: u32 = 3;
 
 /// but at least this long.
 const SLOWER_TIME_MIN: Duration = Duration::from_millis(200);
@@ -460,7 +460,7 @@ impl Targets {
                     lock(&shared.all[number].pace).learn(bytes.len(), begun.elapsed());
                     Ok(bytes)
                 };
-                let read = ranges.iter().map(read).collect();
+                let read: Result<Vec<_>> = ranges.iter().map(read).collect();
                 let _ = sender.send((number, read));
             });
         }
