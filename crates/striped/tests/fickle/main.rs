@@ -240,6 +240,23 @@ fn what_cannot_be_read_is_not_taken_for_what_is_not_there() {
     assert_eq!(error.kind(), StorageErrorKind::NotFound);
 }
 
+/// One is away from the beginning, one fails while the object is marked, and one does not delete it.
+#[test]
+fn a_deletion_counts_all_targets_that_have_not_deleted() {
+    let bed = Bed::new(4, "target-");
+    let (pack, bytes) = object(4, 1000);
+    let name = Name::new(ObjectKind::Snapshot, pack.id);
+    bed.open().put(name, &[&bytes]).unwrap();
+    bed.fail(&[0], Some(StorageErrorKind::Unreachable));
+    let storage = bed.open();
+    bed.fail(&[1], Some(StorageErrorKind::Unreachable));
+    let third = Arc::clone(&bed.targets[2]);
+    let fails = move || third.fail(Some(StorageErrorKind::Unreachable));
+    *bed.targets[2].before_delete.lock().unwrap() = Some(Box::new(fails));
+    let error = storage.delete(name).unwrap_err();
+    assert_eq!(error.kind(), StorageErrorKind::TooFewTargets, "{error}");
+}
+
 #[test]
 fn a_node_comes_back_and_a_directory_does_not() {
     for (scheme, returns) in [("node://", true), ("target-", false)] {
