@@ -6,19 +6,33 @@ use tabane_models::cluster::{
 };
 use tabane_testing::random::Random;
 
-/// Steps of a way at most: heals begin again for ever.
-const STEPS_MAX: usize = 120;
+/// Heals of a way at most: they would begin again for ever.
+const HEALS_MAX: usize = 6;
+
+/// Steps of a way before its first fault, at most.
+const CALM_MAX: u64 = 40;
 
 /// Of so many choices of who goes on, one is a fault.
-const FAULT_CHOICES: u64 = 8;
+const FAULT_CHOICES: u64 = 4;
+
+/// Of so many, one lets a heal begin.
+const HEAL_CHOICES: u64 = 5;
+
+/// Of so many, one starts or connects a node again.
+const MEND_CHOICES: u64 = 16;
 
 /// Who takes a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     Client,
     Heal(usize),
-    Nodes,
+    /// A node that commits.
+    Node,
     Fault,
+    /// Who starts or connects a node again.
+    Mender,
+    /// Who lets a heal begin.
+    Healer,
 }
 
 /// A step that was taken.
@@ -100,9 +114,10 @@ fn who(state: &State, action: Action) -> Who {
             Who::Fault
         }
         Action::GiveUp(node) if is_there(node) => Who::Fault,
-        Action::Commit(_) | Action::Restart(_) | Action::Connect(_) => Who::Nodes,
-        Action::Note(heal)
-        | Action::ListMarks(heal)
+        Action::Commit(_) => Who::Node,
+        Action::Restart(_) | Action::Connect(_) => Who::Mender,
+        Action::Note(_) => Who::Healer,
+        Action::ListMarks(heal)
         | Action::ApplyMark(heal, _)
         | Action::LookAgain(heal)
         | Action::Unmark(heal, _)
@@ -117,8 +132,7 @@ fn who(state: &State, action: Action) -> Who {
     }
 }
 
-/// A way to the end, or of [`STEPS_MAX`] steps. One client takes `row` steps one after the other,
-/// on average.
+/// A way to the end. One client takes `row` steps one after the other, on average.
 pub fn walk(model: &Cluster, seed: u64, row: u64, order: Order) -> Walk {
     let mut random = Random::new(seed);
     let first = model.init_states().swap_remove(0);
@@ -128,8 +142,10 @@ pub fn walk(model: &Cluster, seed: u64, row: u64, order: Order) -> Walk {
         offered: Vec::new(),
     };
     let (mut state, mut favourite) = (first, None);
+    let mut begun_heals = 0;
+    let calm = random.below(CALM_MAX) as usize;
     let mut knowledge = [Knowledge::default(); HEALS];
-    while walk.taken.len() < STEPS_MAX || walk.taken.last().is_some_and(|last| last.leaves) {
+    loop {
         let mut actions = Vec::new();
         model.actions(&state, &mut actions);
         walk.offered.extend(actions.iter().map(|&one| kind(one)));
@@ -149,13 +165,22 @@ pub fn walk(model: &Cluster, seed: u64, row: u64, order: Order) -> Walk {
         };
         let mut ways = favourite.map_or_else(Vec::new, |one| of(one, &actions));
         if ways.is_empty() {
-            let faults = of(Who::Fault, &actions);
-            let others = [Who::Client, Who::Heal(0), Who::Heal(1), Who::Nodes];
+            let others = [Who::Client, Who::Heal(0), Who::Heal(1), Who::Node];
             let mut others: Vec<_> = others.map(|one| of(one, &actions)).into();
             others.retain(|ways| !ways.is_empty());
+            let mut seldom = vec![(MEND_CHOICES, of(Who::Mender, &actions))];
+            if begun_heals < HEALS_MAX {
+                seldom.push((HEAL_CHOICES, of(Who::Healer, &actions)));
+            }
+            if walk.taken.len() >= calm {
+                seldom.push((FAULT_CHOICES, of(Who::Fault, &actions)));
+            }
+            seldom.retain(|(_, ways)| !ways.is_empty());
+            let is_now = |(choices, _): &&(u64, Vec<Action>)| random.one_in(*choices);
+            let now = seldom.iter().find(is_now).map(|(_, ways)| ways.clone());
             ways = match others.len() as u64 {
-                0 => faults,
-                _ if !faults.is_empty() && random.one_in(FAULT_CHOICES) => faults,
+                _ if now.is_some() => now.unwrap_or_default(),
+                0 => seldom.pop().map_or_else(Vec::new, |(_, ways)| ways),
                 count => others.swap_remove(random.below(count) as usize),
             };
         }
@@ -164,7 +189,9 @@ pub fn walk(model: &Cluster, seed: u64, row: u64, order: Order) -> Walk {
         }
         let action = ways[random.below(ways.len() as u64) as usize];
         let one = who(&state, action);
-        favourite = (one != Who::Fault).then_some(one);
+        let is_seldom = matches!(one, Who::Fault | Who::Mender | Who::Healer);
+        favourite = (!is_seldom).then_some(one);
+        begun_heals += usize::from(one == Who::Healer);
         let next = model.next_state(&state, action).expect("it is offered");
         learn(&mut knowledge, &state, action, &next);
         state = next;
