@@ -13,7 +13,7 @@ use tabane_storage::{
 };
 
 /// How long something that would let a client go on can take, on a busy machine.
-const PATIENCE_MAX: Duration = Duration::from_secs(2);
+const PATIENCE_MAX: Duration = Duration::from_secs(10);
 
 /// Second half of the ID of a heal's note.
 const OF_HEAL: [u8; 16] = *b"a heal at work !";
@@ -42,6 +42,14 @@ pub enum Operation {
 
 /// What a client waits for at which nodes.
 pub type Requests = BTreeSet<(usize, Operation)>;
+
+/// What a client should do next.
+#[derive(Debug)]
+pub enum Next {
+    /// It waits for just this.
+    Waits(Requests),
+    Ends,
+}
 
 /// What a client does, and so what it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,32 +213,31 @@ impl Stage {
         holds
     }
 
-    /// Waits until a client waits for just this. Otherwise an account of what it does instead.
-    pub fn wait(&self, client: usize, wanted: &Requests) -> std::result::Result<(), String> {
-        let is_wanted = |is_over: bool, requests: &Requests| !is_over && requests == wanted;
-        self.wait_until(client, is_wanted)
-            .map_err(|why| format!("{why}, and should wait for {wanted:?}"))
-    }
-
-    /// Waits until a client has ended.
-    pub fn wait_for_end(&self, client: usize) -> std::result::Result<(), String> {
-        self.wait_until(client, |is_over, _| is_over)
-            .map_err(|why| format!("{why}, and should have ended"))
-    }
-
-    fn wait_until(
-        &self,
-        client: usize,
-        is_wanted: impl Fn(bool, &Requests) -> bool,
-    ) -> std::result::Result<(), String> {
+    /// Waits until a client waits for just this, or for nothing any more. Otherwise an account of
+    /// what it does instead.
+    pub fn wait(&self, client: usize, wanted: &Next) -> std::result::Result<(), String> {
         let mut state = lock(&self.state);
         loop {
-            let (has_ended, requests) = (state.clients[client].has_ended, state.requests(client));
-            if is_wanted(has_ended, &requests) {
-                return Ok(());
-            }
-            if has_ended {
-                return Err("it has ended".to_owned());
+            let Client {
+                has_ended, is_dead, ..
+            } = state.clients[client];
+            let requests = state.requests(client);
+            let is_other = match wanted {
+                Next::Ends if has_ended => return Ok(()),
+                Next::Waits(wanted) if !has_ended && requests == *wanted => return Ok(()),
+                Next::Ends => !is_dead && !requests.is_empty(),
+                Next::Waits(wanted) => has_ended || !requests.is_subset(wanted),
+            };
+            let account = || {
+                let does = if has_ended {
+                    "has ended".to_owned()
+                } else {
+                    format!("waits for {requests:?}")
+                };
+                format!("it {does}, and should: {wanted:?}")
+            };
+            if is_other {
+                return Err(account());
             }
             let (guard, timeout) = self
                 .changed
@@ -238,7 +245,7 @@ impl Stage {
                 .expect("nobody panics under this lock");
             state = guard;
             if timeout.timed_out() && state.requests(client) == requests {
-                return Err(format!("it waits for {requests:?}"));
+                return Err(account());
             }
         }
     }
@@ -248,10 +255,10 @@ impl Stage {
         self.decide(client, node, Verdict::Act);
     }
 
-    /// Lets a client do what it waits for at all nodes.
-    pub fn grant_all(&self, client: usize) {
-        let requests = lock(&self.state).requests(client);
-        for (node, _) in requests {
+    /// Lets a client do this at all nodes where it waits for it.
+    pub fn grant_all(&self, client: usize, operation: Operation) {
+        let requests = lock(&self.state).requests(client).into_iter();
+        for (node, _) in requests.filter(|(_, one)| *one == operation) {
             self.grant(client, node);
         }
     }
