@@ -142,8 +142,8 @@ impl StripedStorage {
         self.targets.each(&up, |_, target| target.delete(note));
     }
 
-    /// Whether a heal other than that of this note may be at work: a target that does not answer may
-    /// have the only note. Deletes the notes of dead ones.
+    /// Whether a heal other than that of this note may be at work: a target that does not answer
+    /// may have the only note. Deletes the notes of dead ones.
     fn is_another_at_work(&self, note: Name) -> Result<bool> {
         let lists = self.raw_lists(ObjectKind::Deleted)?;
         let mut is_one = lists.len() < self.targets.all().len();

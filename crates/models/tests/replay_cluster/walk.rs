@@ -61,8 +61,8 @@ pub struct Order {
 impl Order {
     /// The first of these nodes.
     pub fn first_of(self, nodes: Nodes) -> Option<usize> {
-        let order = (0..NODES).map(|place| (self.first + place) % NODES);
-        order.into_iter().find(|node| nodes & 1 << node != 0)
+        let mut order = (0..NODES).map(|place| (self.first + place) % NODES);
+        order.find(|node| nodes & 1 << node != 0)
     }
 }
 

@@ -109,8 +109,8 @@ fn what_a_heal_puts_back_during_a_deletion_stays_deleted() {
     assert_eq!(holders(&bed, ObjectKind::Snapshot), 0);
 }
 
-/// A node may be away only while a heal asks for records: then it keeps what is marked, and the mark
-/// stays.
+/// A node may be away only while a heal asks for records: then it keeps what is marked, and the
+/// mark stays.
 #[test]
 fn what_a_node_keeps_that_is_away_for_a_moment_of_a_heal_stays_deleted() {
     let bed = Bed::new(4, "node://");

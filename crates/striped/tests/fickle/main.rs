@@ -240,7 +240,8 @@ fn what_cannot_be_read_is_not_taken_for_what_is_not_there() {
     assert_eq!(error.kind(), StorageErrorKind::NotFound);
 }
 
-/// One is away from the beginning, one fails while the object is marked, and one does not delete it.
+/// One is away from the beginning, one fails while the object is marked, and one when it is to
+/// delete it.
 #[test]
 fn a_deletion_counts_all_targets_that_have_not_deleted() {
     let bed = Bed::new(4, "target-");
