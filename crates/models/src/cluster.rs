@@ -2,8 +2,10 @@
 //! restart, lose their disks, lag and cannot be reached, and heals are killed.
 //!
 //! A step is one request to one node, or one node's commit; a listing of all nodes is one step, and
-//! so are a heal's notes on all nodes. The client judges by itself which nodes are missing: it may
-//! give up any that does not answer yet, and what such a node was sent may become durable later.
+//! so are a heal's notes on all nodes. The client and each heal judge by themselves which nodes are
+//! missing. They give up those that do not answer, and use none that they have given up, until they
+//! hear from it again. The client may also give up one that lags: what such a node was sent may
+//! become durable later.
 
 use stateright::{Model, Property};
 
@@ -14,7 +16,7 @@ pub const NODES: usize = 4;
 /// Nodes that may be missing.
 const MISSING_MAX: u32 = 2;
 /// Nodes on which a deleted object is marked.
-const MARKS: u32 = 3;
+pub const MARKS: u32 = 3;
 /// Heals at once, at most.
 pub const HEALS: usize = 2;
 
@@ -35,9 +37,10 @@ pub const STEPS: [&str; 12] = [
 ];
 
 /// A set of nodes.
-type Nodes = u8;
+pub type Nodes = u8;
 
-const ALL: Nodes = (1 << NODES) - 1;
+/// All nodes.
+pub const ALL: Nodes = (1 << NODES) - 1;
 
 /// What the program does, or could do wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,14 +80,17 @@ pub struct Cluster {
 
 /// Where the client stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-enum Client {
+pub enum Client {
     /// It hands parts to nodes and waits until each has its part or is given up.
     #[default]
     Putting,
     /// The put has returned.
     Stored,
     /// It marks the object on three nodes, before it deletes parts or after that.
-    Marking { is_first: bool },
+    Marking {
+        /// Whether parts are still to be deleted.
+        is_first: bool,
+    },
     /// It deletes the part of each node.
     Deleting,
     /// It looks for heals.
@@ -99,7 +105,7 @@ enum Client {
 
 /// Where a heal stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-enum Stage {
+pub enum Stage {
     /// There is none.
     #[default]
     Idle,
@@ -121,36 +127,41 @@ enum Stage {
 
 /// A heal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Heal {
-    stage: Stage,
-    /// Nodes to which it does what it does now.
-    todo: Nodes,
+pub struct Heal {
+    /// Where it stands.
+    pub stage: Stage,
+    /// Nodes to which it does what it does now, but for those that it has given up.
+    pub todo: Nodes,
     /// Nodes with its note.
-    noted: Nodes,
+    pub noted: Nodes,
+    /// Nodes that it has given up.
+    pub given_up: Nodes,
 }
 
 /// The nodes, the client and the heals.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     /// Nodes that are sent a part and have not made it durable.
-    written: Nodes,
+    pub written: Nodes,
     /// Nodes whose part is durable.
-    durable: Nodes,
+    pub durable: Nodes,
     /// Nodes with the mark.
-    marked: Nodes,
+    pub marked: Nodes,
     /// Nodes with notes of heals that are no more.
-    left: Nodes,
+    pub left: Nodes,
     up: Nodes,
     connected: Nodes,
     faults: u8,
-    client: Client,
+    /// The client.
+    pub client: Client,
     /// Nodes that the client has dealt with in what it does now.
-    handled: Nodes,
+    pub handled: Nodes,
     /// Nodes that it has given up.
-    given_up: Nodes,
+    pub given_up: Nodes,
     /// Whether it has marked the object.
     knows_mark: bool,
-    heals: [Heal; HEALS],
+    /// The heals.
+    pub heals: [Heal; HEALS],
 }
 
 /// What happens next.
@@ -164,6 +175,8 @@ pub enum Action {
     Hear(usize),
     /// The client gives a node up.
     GiveUp(usize),
+    /// The client uses a node again that it had given up.
+    Return(usize),
     /// The put returns, with an error if too many nodes lack their part.
     EndPut,
     /// The client begins to delete the object.
@@ -198,8 +211,12 @@ pub enum Action {
     ListMarksOfObjects(usize),
     /// It writes the part of a node.
     Write(usize, usize),
-    /// It gives up the nodes that are not there.
-    Pass(usize),
+    /// It leaves the object, which it cannot read.
+    Leave(usize),
+    /// It gives up a node that is not there.
+    Pass(usize, usize),
+    /// It uses a node again that it had given up.
+    UseAgain(usize, usize),
     /// It takes its note back.
     TakeBack(usize),
     /// It is killed.
@@ -218,54 +235,90 @@ pub enum Action {
 
 impl State {
     /// Nodes that answer.
-    fn there(&self) -> Nodes {
+    pub fn there(&self) -> Nodes {
         self.up & self.connected
     }
 
     /// Whether enough nodes that answer have a part.
-    fn is_found(&self) -> bool {
+    pub fn is_found(&self) -> bool {
         (self.durable & self.there()).count_ones() >= NODES as u32 - MISSING_MAX
     }
 
-    fn is_marked(&self) -> bool {
+    /// Whether a node that answers has the mark.
+    pub fn is_marked(&self) -> bool {
         self.marked & self.there() != 0
     }
 
-    /// Whether a node that answers has a note of a heal other than this one.
-    fn is_other_noted(&self, heal: Option<usize>) -> bool {
+    /// Whether one of these nodes has a note of a heal other than this one.
+    fn is_other_noted(&self, heal: Option<usize>, nodes: Nodes) -> bool {
         let heals = self.heals.iter().enumerate();
         let others = heals.filter(|(number, _)| Some(*number) != heal);
         let notes = others.fold(self.left, |notes, (_, other)| notes | other.noted);
-        notes & self.there() != 0
+        notes & nodes != 0
+    }
+}
+
+/// Whether so many nodes are missing that nobody goes on.
+pub fn are_too_few(missing: Nodes) -> bool {
+    missing.count_ones() > MISSING_MAX
+}
+
+impl Heal {
+    /// Nodes to which it still does what it does now.
+    pub fn open(&self) -> Nodes {
+        self.todo & !self.given_up
+    }
+
+    /// It goes on to a stage, or ends if it has given up too many nodes.
+    fn go_on(&mut self, stage: Stage, todo: Nodes) {
+        (self.stage, self.todo) = if are_too_few(self.given_up) {
+            (Stage::Writing, 0)
+        } else {
+            (stage, todo)
+        };
+    }
+
+    /// It has done something to a node, or has given it up.
+    fn has_done(&mut self, then: Stage) {
+        if self.open() == 0 {
+            self.go_on(if self.todo == 0 { then } else { Stage::Ready }, 0);
+        }
     }
 }
 
 impl Cluster {
     /// The steps that a heal can take.
     fn heal_actions(&self, state: &State, heal: usize, actions: &mut Vec<Action>) {
-        let Heal { stage, todo, .. } = state.heals[heal];
-        let there = state.there();
-        let each = |action: fn(usize, usize) -> Action| {
-            bits(todo & there).map(move |node| action(heal, node))
+        let Heal {
+            stage, given_up, ..
+        } = state.heals[heal];
+        let (there, open) = (state.there(), state.heals[heal].open());
+        let each = |nodes: Nodes, action: fn(usize, usize) -> Action| {
+            bits(nodes).map(move |node| action(heal, node))
         };
+        let is_first = heal == 0 || state.heals[heal - 1].stage != Stage::Idle;
         match stage {
             // One after the other: which is which makes no difference.
-            Stage::Idle if heal == 0 || state.heals[heal - 1].stage != Stage::Idle => {
+            Stage::Idle if is_first && !are_too_few(ALL & !there) => {
                 actions.push(Action::Note(heal));
             }
             Stage::Idle => {}
             Stage::Noted => actions.push(Action::ListMarks(heal)),
-            Stage::Applying => actions.extend(each(Action::ApplyMark)),
+            Stage::Applying => actions.extend(each(open & there, Action::ApplyMark)),
             Stage::Applied => actions.push(Action::LookAgain(heal)),
-            Stage::Unmarking => actions.extend(each(Action::Unmark)),
+            Stage::Unmarking => actions.extend(each(open & there, Action::Unmark)),
             Stage::Ready => actions.push(Action::ListObjects(heal)),
             Stage::Listed => actions.push(Action::ListMarksOfObjects(heal)),
-            Stage::Writing if todo == 0 => actions.push(Action::TakeBack(heal)),
-            Stage::Writing => actions.extend(each(Action::Write)),
+            Stage::Writing if open == 0 => actions.push(Action::TakeBack(heal)),
+            Stage::Writing => {
+                actions.extend(each(open & there, Action::Write));
+                actions.push(Action::Leave(heal));
+            }
         }
-        if todo & !there != 0 {
-            actions.push(Action::Pass(heal));
+        if stage != Stage::Listed {
+            actions.extend(each(open & !there, Action::Pass));
         }
+        actions.extend(each(given_up & there, Action::UseAgain));
         if stage != Stage::Idle && state.faults < self.faults {
             actions.push(Action::Kill(heal));
         }
@@ -276,71 +329,80 @@ impl Cluster {
         let mut next = state.clone();
         let there = state.there();
         let heal = &mut next.heals[number];
+        if let Action::Note(_)
+        | Action::ListMarks(_)
+        | Action::LookAgain(_)
+        | Action::ListObjects(_)
+        | Action::ListMarksOfObjects(_) = action
+        {
+            // It asks all nodes, and hears which are missing.
+            heal.given_up |= ALL & !there;
+        }
+        let seen = ALL & !heal.given_up;
         match action {
             Action::Note(_) => {
                 heal.stage = Stage::Noted;
                 if self.way != Way::NotesLate {
-                    heal.noted = there;
+                    heal.noted = seen;
                 }
             }
             Action::ListMarks(_) => {
-                let is_alone =
-                    self.way == Way::AppliesBesideHeals || !state.is_other_noted(Some(number));
-                heal.stage = Stage::Ready;
-                if state.is_marked() && there == ALL && is_alone {
-                    (heal.stage, heal.todo) = (Stage::Applying, ALL);
+                let is_alone = self.way == Way::AppliesBesideHeals
+                    || !state.is_other_noted(Some(number), seen);
+                let applies = state.marked & seen != 0 && seen == ALL && is_alone;
+                if applies {
+                    heal.go_on(Stage::Applying, ALL);
+                } else {
+                    heal.go_on(Stage::Ready, 0);
                 }
             }
             Action::ApplyMark(_, node) => {
                 next.durable &= !(1 << node);
                 next.written &= !(1 << node);
                 heal.todo &= !(1 << node);
-                if heal.todo == 0 {
-                    heal.stage = Stage::Applied;
-                }
+                heal.has_done(Stage::Applied);
             }
             Action::LookAgain(_) => {
                 let looks = !matches!(self.way, Way::AppliesBesideHeals | Way::LooksOnce);
-                heal.stage = Stage::Ready;
-                if there == ALL && !(looks && state.is_other_noted(Some(number))) {
-                    (heal.stage, heal.todo) = (Stage::Unmarking, ALL);
+                let is_alone = !(looks && state.is_other_noted(Some(number), seen));
+                if seen == ALL && is_alone {
+                    heal.go_on(Stage::Unmarking, ALL);
+                } else {
+                    heal.go_on(Stage::Ready, 0);
                 }
             }
             Action::Unmark(_, node) => {
                 next.marked &= !(1 << node);
                 heal.todo &= !(1 << node);
-                if heal.todo == 0 {
-                    heal.stage = Stage::Ready;
-                }
+                heal.has_done(Stage::Ready);
             }
             Action::ListObjects(_) => {
-                heal.stage = Stage::Listed;
-                heal.todo = 0;
-                if state.is_found() {
-                    heal.todo = there & !state.durable;
-                }
+                let is_found = !are_too_few(ALL & !(state.durable & seen));
+                let lacking = if is_found { seen & !state.durable } else { 0 };
+                heal.go_on(Stage::Listed, lacking);
             }
             Action::ListMarksOfObjects(_) => {
-                heal.stage = Stage::Writing;
+                let is_marked = state.marked & seen != 0;
+                let lacking = if is_marked { 0 } else { heal.todo };
+                heal.go_on(Stage::Writing, lacking);
                 if self.way == Way::NotesLate {
-                    heal.noted = there;
-                }
-                if state.is_marked() {
-                    heal.todo = 0;
+                    heal.noted = seen;
                 }
             }
             Action::Write(_, node) => {
                 next.durable |= 1 << node;
                 heal.todo &= !(1 << node);
             }
-            Action::Pass(_) => {
-                heal.todo &= there;
-                if matches!(heal.stage, Stage::Applying | Stage::Unmarking) {
-                    (heal.stage, heal.todo) = (Stage::Ready, 0);
+            Action::Leave(_) => heal.todo = 0,
+            Action::Pass(_, node) => {
+                heal.given_up |= 1 << node;
+                if heal.stage != Stage::Writing {
+                    heal.has_done(Stage::Ready);
                 }
             }
+            Action::UseAgain(_, node) => heal.given_up &= !(1 << node),
             Action::TakeBack(_) => {
-                next.left |= heal.noted & !there;
+                next.left |= heal.noted & !(there & seen);
                 *heal = Heal::default();
             }
             Action::Kill(_) => {
@@ -379,6 +441,13 @@ impl Model for Cluster {
         let there = state.there();
         let each = |nodes: Nodes| bits(nodes);
         let open = ALL & !state.handled & !state.given_up;
+        let is_marking = matches!(state.client, Client::Marking { .. })
+            && state.handled.count_ones() < MARKS
+            && open != 0;
+        // More than it stands: beside two heals a node that fails while marks are put, and a disk
+        // that is lost in the moment in which a deletion looks for parts.
+        let may_fail = state.faults < self.faults
+            && !(matches!(state.client, Client::Marking { .. }) && self.heals > 1);
         let answers_early = self.way == Way::AnswersEarly;
         match state.client {
             Client::Putting => {
@@ -392,10 +461,11 @@ impl Model for Cluster {
             }
             Client::Stored => actions.push(Action::BeginDelete),
             Client::Marking { .. } => {
-                if (state.handled & state.marked).count_ones() < MARKS {
+                if is_marking {
                     actions.extend(each(open & there).map(Action::Mark));
+                } else {
+                    actions.push(Action::EndMarks);
                 }
-                actions.push(Action::EndMarks);
             }
             Client::Deleting => {
                 actions.extend(each(open & there).map(Action::Delete));
@@ -412,23 +482,17 @@ impl Model for Cluster {
             }
             Client::Deleted | Client::Refused => {}
         }
-        if matches!(state.client, Client::Putting | Client::Deleting) {
+        if matches!(state.client, Client::Putting | Client::Deleting) || is_marking {
             // Of one that is there, it is the node that lags: a fault.
-            let late = if state.faults < self.faults {
-                open
-            } else {
-                open & !there
-            };
+            let late = if may_fail { open } else { open & !there };
             actions.extend(each(late).map(Action::GiveUp));
         }
+        actions.extend(each(state.given_up & there).map(Action::Return));
         actions.extend(each(state.written & state.up).map(Action::Commit));
         for heal in 0..self.heals {
             self.heal_actions(state, heal, actions);
         }
-        // More than it stands: beside two heals a node that fails while marks are put, and a disk
-        // that is lost in the moment in which a deletion looks for parts.
-        let is_marking = matches!(state.client, Client::Marking { .. });
-        if state.faults < self.faults && !(is_marking && self.heals > 1) {
+        if may_fail {
             actions.extend(each(state.up).map(Action::Crash));
             actions.extend(each(state.connected).map(Action::Disconnect));
             if state.client != Client::Checking {
@@ -452,6 +516,7 @@ impl Model for Cluster {
                 next.faults += u8::from(state.there() & 1 << node != 0);
                 next.given_up |= 1 << node;
             }
+            Action::Return(node) => next.given_up &= !(1 << node),
             Action::EndPut => {
                 let left_out = MISSING_MAX + u32::from(self.way == Way::LeavesOutThree);
                 let is_stored = state.given_up.count_ones() <= left_out;
@@ -460,11 +525,13 @@ impl Model for Cluster {
                 } else {
                     Client::Refused
                 };
-                (next.handled, next.given_up) = (0, 0);
+                next.handled = 0;
             }
             Action::BeginDelete => {
-                let marks = state.there() != ALL && self.way != Way::MarksNothing;
-                next.client = if marks {
+                next.given_up = ALL & !state.there();
+                next.client = if are_too_few(next.given_up) {
+                    Client::Refused
+                } else if next.given_up != 0 && self.way != Way::MarksNothing {
                     Client::Marking { is_first: true }
                 } else if self.way == Way::LooksBeforeDeleting {
                     Client::Looking
@@ -477,13 +544,8 @@ impl Model for Cluster {
                 next.handled |= 1 << node;
             }
             Action::EndMarks => {
-                let missing = (ALL & !state.there()).count_ones();
-                let marked = state.handled.count_ones();
-                if marked < MARKS && ALL & state.there() & !state.handled != 0 {
-                    return None;
-                }
                 next.client = match state.client {
-                    _ if missing > MISSING_MAX => Client::Refused,
+                    _ if are_too_few(state.given_up) => Client::Refused,
                     Client::Marking { is_first: true } => Client::Deleting,
                     _ => Client::Deleted,
                 };
@@ -496,26 +558,27 @@ impl Model for Cluster {
                 next.handled |= 1 << node;
             }
             Action::EndDelete => {
-                let missing = state.given_up.count_ones();
-                (next.handled, next.given_up) = (0, 0);
+                next.handled = 0;
+                let marks = self.way != Way::MarksNothing && !state.knows_mark;
                 let looks = !matches!(self.way, Way::LooksForNoHeals | Way::LooksBeforeDeleting);
-                next.client = if missing > MISSING_MAX {
-                    Client::Refused
-                } else if state.knows_mark {
-                    Client::Deleted
-                } else if missing > 0 && self.way != Way::MarksNothing {
+                next.client = if marks && state.given_up != 0 {
                     // A node has failed since the deletion began.
                     Client::Marking { is_first: false }
-                } else if looks {
+                } else if are_too_few(state.given_up) {
+                    Client::Refused
+                } else if marks && looks {
                     Client::Looking
                 } else {
                     Client::Deleted
                 };
             }
             Action::LookForHeals => {
-                let marks = state.is_other_noted(None) || state.there() != ALL;
+                next.given_up |= ALL & !state.there();
+                let seen = ALL & !next.given_up;
+                let marks = state.is_other_noted(None, seen) || seen != ALL;
                 let is_first = self.way == Way::LooksBeforeDeleting;
-                next.client = match marks && self.way != Way::MarksNothing {
+                next.client = match marks {
+                    _ if are_too_few(next.given_up) => Client::Refused,
                     true => Client::Marking { is_first },
                     false if is_first => Client::Deleting,
                     false if self.way == Way::LooksForNoParts => Client::Deleted,
@@ -544,7 +607,9 @@ impl Model for Cluster {
             | Action::ListObjects(heal)
             | Action::ListMarksOfObjects(heal)
             | Action::Write(heal, _)
-            | Action::Pass(heal)
+            | Action::Leave(heal)
+            | Action::Pass(heal, _)
+            | Action::UseAgain(heal, _)
             | Action::TakeBack(heal)
             | Action::Kill(heal) => return Some(self.next_heal(state, action, heal)),
             Action::Crash(node) => {
@@ -568,6 +633,12 @@ impl Model for Cluster {
                 next.connected &= !(1 << node);
             }
             Action::Connect(node) => next.connected |= 1 << node,
+        }
+        if matches!(
+            next.client,
+            Client::Stored | Client::Deleted | Client::Refused
+        ) {
+            next.given_up = 0;
         }
         Some(next)
     }

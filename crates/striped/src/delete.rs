@@ -18,17 +18,18 @@ impl StripedStorage {
         if self.is_deleted(name) && !is_again {
             return Err(StorageErrorKind::NotFound.into());
         }
-        let up = self.targets.up();
         let is_marked = are_marked(name.kind);
-        if is_marked && up.len() < self.targets.all().len() {
+        if is_marked && self.targets.up().len() < self.targets.all().len() {
             self.mark(name)?;
         }
         lock(&self.known).remove(&name.id);
         self.decoded.forget(name.id);
         // model: cluster/delete
+        let up = self.targets.up();
+        let deleted = self.targets.each(&up, |_, storage| storage.delete(name));
         // An earlier try may have deleted the parts on some targets.
-        let (mut found, mut away) = (is_again, self.all_but(&up));
-        for (number, deleted) in self.targets.each(&up, |_, storage| storage.delete(name)) {
+        let (mut found, mut answered) = (is_again, Vec::new());
+        for (number, deleted) in deleted {
             match deleted {
                 Ok(()) => found = true,
                 Err(error) if error.kind() == StorageErrorKind::NotFound => {}
@@ -37,10 +38,12 @@ impl StripedStorage {
                 }
                 Err(error) => {
                     self.targets.give_up(number, &error);
-                    away.push(number);
+                    continue;
                 }
             }
+            answered.push(number);
         }
+        let away = self.all_but(&answered);
         if is_marked
             && !self.is_deleted(name)
             && (!away.is_empty() || self.lacks_targets()? || self.may_come_back(name)?)

@@ -142,10 +142,12 @@ impl StripedStorage {
         self.targets.each(&up, |_, target| target.delete(note));
     }
 
-    /// Whether a heal other than that of this note is at work. Deletes the notes of dead ones.
+    /// Whether a heal other than that of this note may be at work: a target that does not answer
+    /// may have the only note. Deletes the notes of dead ones.
     fn is_another_at_work(&self, note: Name) -> Result<bool> {
-        let mut is_one = false;
-        for (number, list) in self.raw_lists(ObjectKind::Deleted)? {
+        let lists = self.raw_lists(ObjectKind::Deleted)?;
+        let mut is_one = lists.len() < self.targets.all().len();
+        for (number, list) in lists {
             let own = list.iter().find(|listed| listed.id == note.id);
             for listed in &list {
                 let other = in_deleted(listed.id);
@@ -177,14 +179,18 @@ impl StripedStorage {
             let ids = ids.filter(|id| !is_note(in_deleted(*id)));
             marks.extend(ids.map(|id| (id, number)));
         }
-        let is_all_up = || self.targets.up().len() == self.targets.all().len();
-        if marks.is_empty() || !is_all_up() || self.is_another_at_work(note)? {
+        let count = self.targets.all().len();
+        if marks.is_empty() || self.targets.up().len() < count || self.is_another_at_work(note)? {
             return Ok(());
         }
         let mut records = Vec::new();
         for kind in RECORDS {
-            let lists = self.raw_lists(kind)?.into_iter().flat_map(|(_, list)| list);
-            records.extend(lists.map(|listed| Name::new(kind, listed.id)));
+            let lists = self.raw_lists(kind)?;
+            if lists.len() < count {
+                return Ok(());
+            }
+            let listed = lists.into_iter().flat_map(|(_, list)| list);
+            records.extend(listed.map(|listed| Name::new(kind, listed.id)));
         }
         for (&id, &number) in &marks {
             let marked: Vec<Name> = if is_mark_of_record(in_deleted(id)) {
@@ -202,7 +208,7 @@ impl StripedStorage {
             }
         }
         // model: cluster/look-again
-        if self.is_another_at_work(note)? || !is_all_up() {
+        if self.is_another_at_work(note)? {
             return Ok(());
         }
         for id in marks.into_keys() {
@@ -232,21 +238,24 @@ impl StripedStorage {
         kinds
     }
 
-    /// Deletes an object from all targets; returns whether all could. An administrator's heal does
-    /// what this client may not.
+    /// Deletes an object from all targets; returns whether all could. One that is out of use could
+    /// not, even if it is back by now. An administrator's heal does what this client may not.
     fn delete_from_all(&self, name: Name) -> Result<bool> {
         let up = self.targets.up();
-        for (number, deleted) in self.targets.each(&up, |_, target| target.delete(name)) {
-            match deleted.map_err(|error| (error.kind(), error)) {
-                Ok(()) | Err((StorageErrorKind::NotFound, _)) => {}
-                Err((StorageErrorKind::Unauthorized, _)) => return Ok(false),
-                Err((_, error)) => {
+        let deleted = self.targets.each(&up, |_, target| target.delete(name));
+        let mut from_all = deleted.len() == self.targets.all().len();
+        for (number, deleted) in deleted {
+            match deleted {
+                Ok(()) => {}
+                Err(error) if error.kind() == StorageErrorKind::NotFound => {}
+                Err(error) if error.kind() == StorageErrorKind::Unauthorized => return Ok(false),
+                Err(error) => {
                     self.targets.give_up(number, &error);
-                    self.check_enough()?;
-                    return Ok(false);
+                    from_all = false;
                 }
             }
         }
-        Ok(true)
+        self.check_enough()?;
+        Ok(from_all)
     }
 }

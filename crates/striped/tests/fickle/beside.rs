@@ -109,6 +109,40 @@ fn what_a_heal_puts_back_during_a_deletion_stays_deleted() {
     assert_eq!(holders(&bed, ObjectKind::Snapshot), 0);
 }
 
+/// A node may be away only while a heal asks for records: then it keeps what is marked, and the
+/// mark stays.
+#[test]
+fn what_a_node_keeps_that_is_away_for_a_moment_of_a_heal_stays_deleted() {
+    let bed = Bed::new(4, "node://");
+    let (pack, bytes) = object(1, 1000);
+    let name = Name::new(ObjectKind::Snapshot, pack.id);
+    bed.open().put(name, &[&bytes]).unwrap();
+    let holds = |number: &usize| bed.targets[*number].inner.stat(name).is_ok();
+    let with_copy: Vec<usize> = (0..4).filter(holds).collect();
+    let late = with_copy[0];
+    bed.fail(&[late], Some(StorageErrorKind::Unreachable));
+    bed.open().delete(name).unwrap();
+    bed.fail(&[late], None);
+    let storage = bed.open();
+    bed.told.lock().unwrap().clear();
+    let node = Arc::clone(&bed.targets[late]);
+    *bed.targets[late].before_list.lock().unwrap() = Some(Box::new(move || {
+        node.fail(Some(StorageErrorKind::Unreachable));
+    }));
+    let (node, told) = (Arc::clone(&bed.targets[late]), Arc::clone(&bed.told));
+    *bed.targets[with_copy[1]].before_delete.lock().unwrap() = Some(Box::new(move || {
+        node.fail(None);
+        while !told.lock().unwrap().join("").contains("answers again") {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }));
+    let report = heal(&storage);
+    bed.fail(&[late], None);
+    assert!(bed.open().list(ObjectKind::Snapshot).unwrap().is_empty());
+    assert_eq!(report.applied_deletions, 0);
+    assert_eq!(holders(&bed, ObjectKind::Snapshot), 1, "the late copy");
+}
+
 #[test]
 fn notes_of_dead_heals_are_removed_after_a_month() {
     const DAY: Duration = Duration::from_secs(86_400);

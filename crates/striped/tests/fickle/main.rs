@@ -33,6 +33,8 @@ struct Fickle {
     /// What happens before the next put, and the next deletion, of a snapshot.
     before_put: Mutex<Option<Meanwhile>>,
     before_delete: Mutex<Option<Meanwhile>>,
+    /// What happens before the next list of pending snapshots.
+    before_list: Mutex<Option<Meanwhile>>,
 }
 
 type Meanwhile = Box<dyn FnOnce() + Send>;
@@ -48,6 +50,7 @@ impl Fickle {
             pause: Mutex::default(),
             before_put: Mutex::default(),
             before_delete: Mutex::default(),
+            before_list: Mutex::default(),
         }
     }
 
@@ -68,11 +71,10 @@ impl Fickle {
     }
 }
 
-fn meanwhile(name: Name, act: &Mutex<Option<Meanwhile>>) {
-    let act = act
-        .lock()
-        .unwrap()
-        .take_if(|_| name.kind == ObjectKind::Snapshot);
+/// Lets something happen before an operation on objects of this kind, if it is the one `of` which
+/// it happens.
+fn meanwhile(kind: ObjectKind, of: ObjectKind, act: &Mutex<Option<Meanwhile>>) {
+    let act = act.lock().unwrap().take_if(|_| kind == of);
     act.into_iter().for_each(|act| act());
 }
 
@@ -86,7 +88,7 @@ impl Storage for Fickle {
     }
 
     fn put(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
-        meanwhile(name, &self.before_put);
+        meanwhile(name.kind, ObjectKind::Snapshot, &self.before_put);
         self.act(&self.others, || self.inner.put(name, parts))
     }
 
@@ -100,6 +102,7 @@ impl Storage for Fickle {
     }
 
     fn list(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
+        meanwhile(kind, ObjectKind::Pending, &self.before_list);
         self.act(&self.others, || self.inner.list(kind))
     }
 
@@ -112,7 +115,7 @@ impl Storage for Fickle {
     }
 
     fn delete(&self, name: Name) -> Result<()> {
-        meanwhile(name, &self.before_delete);
+        meanwhile(name.kind, ObjectKind::Snapshot, &self.before_delete);
         self.act(&self.others, || self.inner.delete(name))
     }
 }
@@ -235,6 +238,24 @@ fn what_cannot_be_read_is_not_taken_for_what_is_not_there() {
     bed.fail(&[4], Some(StorageErrorKind::Permanent));
     let error = storage.get(object(2, 1000).0, None).unwrap_err();
     assert_eq!(error.kind(), StorageErrorKind::NotFound);
+}
+
+/// One is away from the beginning, one fails while the object is marked, and one when it is to
+/// delete it.
+#[test]
+fn a_deletion_counts_all_targets_that_have_not_deleted() {
+    let bed = Bed::new(4, "target-");
+    let (pack, bytes) = object(4, 1000);
+    let name = Name::new(ObjectKind::Snapshot, pack.id);
+    bed.open().put(name, &[&bytes]).unwrap();
+    bed.fail(&[0], Some(StorageErrorKind::Unreachable));
+    let storage = bed.open();
+    bed.fail(&[1], Some(StorageErrorKind::Unreachable));
+    let third = Arc::clone(&bed.targets[2]);
+    let fails = move || third.fail(Some(StorageErrorKind::Unreachable));
+    *bed.targets[2].before_delete.lock().unwrap() = Some(Box::new(fails));
+    let error = storage.delete(name).unwrap_err();
+    assert_eq!(error.kind(), StorageErrorKind::TooFewTargets, "{error}");
 }
 
 #[test]
