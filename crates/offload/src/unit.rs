@@ -7,10 +7,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::thread::{CpuSet, futex, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_setaffinity};
 use tabane_lanes::aes::{BLOCK, CbcJob, Key, cbc_encrypt_many};
 use tabane_lanes::{Algorithm, Hasher};
 use zeroize::Zeroize;
@@ -18,6 +17,8 @@ use zeroize::Zeroize;
 use crate::layout::{MESSAGE_MAX, SLOTS, TASKS, Task, put, state, take};
 use crate::memory::ServerRing;
 use crate::server::Shared;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Instant, futex, thread};
 
 /// Messages of a bundle at most.
 const BUNDLE_MESSAGES_MAX: usize = 64;
@@ -182,7 +183,7 @@ pub(crate) fn run(shared: &Shared, unit: usize) {
         if gather(&mut bundle) == 0 {
             if turns < YIELDS_BEFORE_SLEEP {
                 turns += 1;
-                std::thread::yield_now();
+                thread::yield_now();
                 continue;
             }
             // model: offload/unit/say-asleep
@@ -190,7 +191,7 @@ pub(crate) fn run(shared: &Shared, unit: usize) {
             if gather(&mut bundle) == 0 && !shared.stopped.load(Ordering::SeqCst) {
                 // In memory of this process alone: see `Board::asleep`.
                 // model: offload/unit/sleep
-                std::thread::park();
+                thread::park();
             }
             // model: offload/unit/say-awake
             asleep.store(0, Ordering::SeqCst);
@@ -205,7 +206,7 @@ pub(crate) fn run(shared: &Shared, unit: usize) {
             _ => expected,
         };
         while bundle.len() < wanted {
-            std::thread::yield_now();
+            thread::yield_now();
             if gather(&mut bundle) == 0 || first.elapsed() > BUNDLE_WAIT_MAX {
                 break;
             }
