@@ -432,7 +432,9 @@ impl<'c> Call<'c> {
         let unit = (sched_getcpu() as u32) % units;
         slot.task.store(number as u32, Ordering::Relaxed);
         slot.len.store(len as u32, Ordering::Relaxed);
-        slot.unit.store(unit, Ordering::Relaxed);
+        // A unit that finds itself asked sees that the message before was answered.
+        // model: offload/client/ask
+        slot.unit.store(unit, Ordering::Release);
         // Either the unit sees this before it sleeps, or this sees that it does.
         // model: offload/client/put
         slot.state.store(state::READY, Ordering::SeqCst);
@@ -467,6 +469,7 @@ impl<'c> Call<'c> {
                     );
                 }
                 state::ASLEEP => {
+                    // model: offload/client/sleep
                     let waited = futex::wait(
                         &slot.state,
                         futex::Flags::empty(),

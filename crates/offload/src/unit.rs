@@ -37,7 +37,7 @@ const BUNDLE_WAIT_MAX: Duration = Duration::from_micros(300);
 pub(crate) struct Served {
     pub(crate) ring: ServerRing,
     /// Which of its slots a unit has.
-    taken: [AtomicBool; SLOTS],
+    pub(crate) taken: [AtomicBool; SLOTS],
     pub(crate) messages: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) refused: AtomicU64,
@@ -95,9 +95,9 @@ impl Served {
             let place = &ring.slots[slot];
             // model: offload/unit/look
             is_ready(place.state.load(Ordering::SeqCst))
-                && place.unit.load(Ordering::Relaxed) as usize % units == unit
-                // model: offload/unit/take
-                && !self.taken[slot].swap(true, Ordering::Acquire)
+                // model: offload/unit/look-whom-it-asks
+                && place.unit.load(Ordering::Acquire) as usize % units == unit
+                && self.hold(slot)
         })?;
         let place = &ring.slots[slot];
         // Each field is read once and then checked: the client may change it meanwhile.
@@ -128,6 +128,24 @@ impl Served {
         Some(job)
     }
 
+    /// Takes a slot, unless another unit has it or its message does not wait any more.
+    ///
+    /// After a unit has seen that a message waits, the unit that the message asks may answer it. The
+    /// client then brings its next message, which may ask the first unit, and is not ready yet.
+    fn hold(&self, slot: usize) -> bool {
+        // model: offload/unit/take
+        if self.taken[slot].swap(true, Ordering::Acquire) {
+            return false;
+        }
+        // model: offload/unit/look-again
+        let waits = is_ready(self.ring.get().slots[slot].state.load(Ordering::SeqCst));
+        if !waits {
+            // model: offload/unit/leave
+            self.taken[slot].store(false, Ordering::Release);
+        }
+        waits
+    }
+
     fn refuse(&self, slot: usize) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         self.give_back(slot, state::REFUSED);
@@ -141,6 +159,7 @@ impl Served {
         let place = &self.ring.get().slots[slot].state;
         // model: offload/unit/answer
         if place.swap(state, Ordering::AcqRel) == state::ASLEEP {
+            // model: offload/unit/wake
             let _ = futex::wake(place, futex::Flags::empty(), 1);
         }
     }
@@ -213,7 +232,6 @@ pub(crate) fn run(shared: &Shared, unit: usize) {
         }
         (turns, expected) = (0, bundle.len());
         let start = Instant::now();
-        // model: offload/unit/work
         let done = catch_unwind(AssertUnwindSafe(|| work(&mut bundle)));
         let (messages, bytes) = (
             bundle.len() as u64,
