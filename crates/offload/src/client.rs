@@ -10,9 +10,6 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::path::Path;
 use std::ptr;
-use std::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering,
-};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -20,8 +17,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType, recvmsg,
 };
-use rustix::thread::futex;
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use rustix::time::{ClockId, Timespec};
 use tabane_lanes::Hasher;
 use tabane_lanes::aes::{BLOCK, InOut, Key};
 
@@ -29,6 +25,10 @@ use crate::layout::{
     MESSAGE_MAX, Note, PROGRESS_BYTES, SLOTS, Slot, Task, Want, hello, kind, put, state, take,
 };
 use crate::memory::ClientPlace;
+use crate::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering,
+};
+use crate::sync::{clock_gettime, futex, sched_getcpu, send, thread};
 
 /// Time before a client tries again to reach a missing or failing service.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -405,7 +405,7 @@ impl<'c> Call<'c> {
         let socket = unsafe { self.client.socket() };
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         // A full buffer holds earlier notes, for which the service looks at this client anyway.
-        let _ = rustix::net::send(socket, &note.to_bytes(), flags);
+        let _ = send(socket, &note.to_bytes(), flags);
     }
 
     fn slot(&self) -> &Slot {
@@ -429,10 +429,12 @@ impl<'c> Call<'c> {
         };
         let (board, slot) = (self.place.board(), self.slot());
         let units = board.units.load(Ordering::Relaxed).max(1);
-        let unit = (rustix::thread::sched_getcpu() as u32) % units;
+        let unit = (sched_getcpu() as u32) % units;
         slot.task.store(number as u32, Ordering::Relaxed);
         slot.len.store(len as u32, Ordering::Relaxed);
-        slot.unit.store(unit, Ordering::Relaxed);
+        // A unit that finds itself asked sees that the message before was answered.
+        // model: offload/client/ask
+        slot.unit.store(unit, Ordering::Release);
         // Either the unit sees this before it sleeps, or this sees that it does.
         // model: offload/client/put
         slot.state.store(state::READY, Ordering::SeqCst);
@@ -455,7 +457,7 @@ impl<'c> Call<'c> {
             match now {
                 state::READY if turns < YIELDS_BEFORE_SLEEP => {
                     turns += 1;
-                    std::thread::yield_now();
+                    thread::yield_now();
                 }
                 state::READY => {
                     // model: offload/client/say-it-waits
@@ -467,6 +469,7 @@ impl<'c> Call<'c> {
                     );
                 }
                 state::ASLEEP => {
+                    // model: offload/client/sleep
                     let waited = futex::wait(
                         &slot.state,
                         futex::Flags::empty(),

@@ -3,9 +3,9 @@
 //! All fields are atomic, since the other side may change them at any time, a client even on
 //! purpose.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use tabane_lanes::Algorithm;
+
+use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// The version of everything in this file. Clients of another version work without the service.
 pub const VERSION: u32 = 3;

@@ -29,6 +29,16 @@ mod memory;
 mod model;
 mod server;
 mod status;
+/// What `tests/orders` of the models puts others in the place of, to choose the order of accesses.
+mod sync {
+    pub use std::sync::atomic;
+    pub use std::thread;
+    pub use std::time::Instant;
+
+    pub use rustix::net::send;
+    pub use rustix::thread::{futex, sched_getcpu};
+    pub use rustix::time::clock_gettime;
+}
 #[cfg(test)]
 mod tests;
 mod trial;

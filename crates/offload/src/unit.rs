@@ -7,10 +7,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::thread::{CpuSet, futex, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_setaffinity};
 use tabane_lanes::aes::{BLOCK, CbcJob, Key, cbc_encrypt_many};
 use tabane_lanes::{Algorithm, Hasher};
 use zeroize::Zeroize;
@@ -18,6 +17,8 @@ use zeroize::Zeroize;
 use crate::layout::{MESSAGE_MAX, SLOTS, TASKS, Task, put, state, take};
 use crate::memory::ServerRing;
 use crate::server::Shared;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Instant, futex, thread};
 
 /// Messages of a bundle at most.
 const BUNDLE_MESSAGES_MAX: usize = 64;
@@ -36,7 +37,7 @@ const BUNDLE_WAIT_MAX: Duration = Duration::from_micros(300);
 pub(crate) struct Served {
     pub(crate) ring: ServerRing,
     /// Which of its slots a unit has.
-    taken: [AtomicBool; SLOTS],
+    pub(crate) taken: [AtomicBool; SLOTS],
     pub(crate) messages: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) refused: AtomicU64,
@@ -94,9 +95,9 @@ impl Served {
             let place = &ring.slots[slot];
             // model: offload/unit/look
             is_ready(place.state.load(Ordering::SeqCst))
-                && place.unit.load(Ordering::Relaxed) as usize % units == unit
-                // model: offload/unit/take
-                && !self.taken[slot].swap(true, Ordering::Acquire)
+                // model: offload/unit/look-whom-it-asks
+                && place.unit.load(Ordering::Acquire) as usize % units == unit
+                && self.hold(slot)
         })?;
         let place = &ring.slots[slot];
         // Each field is read once and then checked: the client may change it meanwhile.
@@ -127,6 +128,24 @@ impl Served {
         Some(job)
     }
 
+    /// Takes a slot, unless another unit has it or its message does not wait any more.
+    ///
+    /// After a unit has seen that a message waits, the unit that the message asks may answer it. The
+    /// client then brings its next message, which may ask the first unit, and is not ready yet.
+    fn hold(&self, slot: usize) -> bool {
+        // model: offload/unit/take
+        if self.taken[slot].swap(true, Ordering::Acquire) {
+            return false;
+        }
+        // model: offload/unit/look-again
+        let waits = is_ready(self.ring.get().slots[slot].state.load(Ordering::SeqCst));
+        if !waits {
+            // model: offload/unit/leave
+            self.taken[slot].store(false, Ordering::Release);
+        }
+        waits
+    }
+
     fn refuse(&self, slot: usize) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         self.give_back(slot, state::REFUSED);
@@ -140,6 +159,7 @@ impl Served {
         let place = &self.ring.get().slots[slot].state;
         // model: offload/unit/answer
         if place.swap(state, Ordering::AcqRel) == state::ASLEEP {
+            // model: offload/unit/wake
             let _ = futex::wake(place, futex::Flags::empty(), 1);
         }
     }
@@ -182,7 +202,7 @@ pub(crate) fn run(shared: &Shared, unit: usize) {
         if gather(&mut bundle) == 0 {
             if turns < YIELDS_BEFORE_SLEEP {
                 turns += 1;
-                std::thread::yield_now();
+                thread::yield_now();
                 continue;
             }
             // model: offload/unit/say-asleep
@@ -190,7 +210,7 @@ pub(crate) fn run(shared: &Shared, unit: usize) {
             if gather(&mut bundle) == 0 && !shared.stopped.load(Ordering::SeqCst) {
                 // In memory of this process alone: see `Board::asleep`.
                 // model: offload/unit/sleep
-                std::thread::park();
+                thread::park();
             }
             // model: offload/unit/say-awake
             asleep.store(0, Ordering::SeqCst);
@@ -205,14 +225,13 @@ pub(crate) fn run(shared: &Shared, unit: usize) {
             _ => expected,
         };
         while bundle.len() < wanted {
-            std::thread::yield_now();
+            thread::yield_now();
             if gather(&mut bundle) == 0 || first.elapsed() > BUNDLE_WAIT_MAX {
                 break;
             }
         }
         (turns, expected) = (0, bundle.len());
         let start = Instant::now();
-        // model: offload/unit/work
         let done = catch_unwind(AssertUnwindSafe(|| work(&mut bundle)));
         let (messages, bytes) = (
             bundle.len() as u64,
