@@ -130,8 +130,8 @@ impl Served {
 
     /// Takes a slot, unless another unit has it or its message does not wait any more.
     ///
-    /// After a unit has seen that a message waits, the unit that the message asks may answer it. The
-    /// client then brings its next message, which may ask the first unit, and is not ready yet.
+    /// After a unit has seen that a message waits, the unit that the message asks may answer it.
+    /// The client then brings its next message, which may ask the first unit, and is not ready yet.
     fn hold(&self, slot: usize) -> bool {
         // model: offload/unit/take
         if self.taken[slot].swap(true, Ordering::Acquire) {

@@ -1,8 +1,8 @@
 //! Estimates how many bytes a second the links of a client and its nodes carry, from what flows
 //! through them.
 //!
-//! A flow is *behind* when its sender finds that earlier bytes have not left yet: then the link from
-//! its sender or that to its receiver is full. A client sends in bursts, and waits for the slowest
+//! A flow is *behind* when its sender finds that earlier bytes have not left yet: then the link of
+//! its sender or that of its receiver is full. A client sends in bursts, and waits for the slowest
 //! node between them. So of its own flows counts for how much of the time bytes have not left, and
 //! its link is full only if it carries nearly as much as in a burst. Of several links that could be
 //! full, the one with the most bytes behind is at fault: it makes others wait, and these are not

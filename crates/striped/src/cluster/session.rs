@@ -165,8 +165,8 @@ impl Session {
     }
 
     /// Sends what is the client's of a stripe: to each node its cells, sector by sector. `may_wait`
-    /// says whether it is worth to wait on when nodes take nothing; `watch` looks at what the client
-    /// sends meanwhile, and, if it is told so, at what goes through all links.
+    /// says whether it is worth to wait on when nodes take nothing; `watch` looks at what the
+    /// client sends meanwhile, and, if it is told so, at what goes through all links.
     pub fn send(
         &mut self,
         outgoing: &Outgoing,
