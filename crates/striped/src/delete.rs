@@ -26,6 +26,7 @@ impl StripedStorage {
         lock(&self.known).remove(&name.id);
         self.decoded.forget(name.id);
         // model: cluster/delete
+        // model: groups/delete
         // An earlier try may have deleted the parts on some targets.
         let (mut found, mut away) = (is_again, self.all_but(&up));
         for (number, deleted) in self.targets.each(&up, |_, storage| storage.delete(name)) {
@@ -41,6 +42,7 @@ impl StripedStorage {
                 }
             }
         }
+        // model: groups/look-for-targets
         if is_marked
             && !self.is_deleted(name)
             && (!away.is_empty() || self.lacks_targets()? || self.may_come_back(name)?)
@@ -48,6 +50,11 @@ impl StripedStorage {
             self.mark(name)?;
         }
         self.check_enough_but(|number| away.contains(&number))?;
+        if is_marked && self.is_deleted(name) {
+            // Of targets that are emptied nobody may take the mark any more.
+            // model: groups/check-mark
+            self.check_groups_in_use()?;
+        }
         if found {
             Ok(())
         } else {
