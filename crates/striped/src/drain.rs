@@ -2,8 +2,8 @@
 //!
 //! First the group is retired: no client that opens the set from then on puts anything there. When
 //! all clients that had opened it before have ended, a heal gives others the copies of small
-//! objects, and a rebalance moves the stripes. When nothing is left that is not elsewhere, the set
-//! forgets the targets.
+//! objects, and a rebalance moves the stripes. When no stripe is left there, and nothing else
+//! that is not elsewhere, the set forgets the targets.
 
 use std::collections::HashSet;
 
@@ -74,8 +74,8 @@ impl StripedStorage {
     /// client uses them any more. Open the set again afterwards.
     ///
     /// # Errors
-    /// When something is left on them that is not elsewhere; when a target is missing; when another
-    /// client changes the set.
+    /// When a stripe is left on them, or something else that is not elsewhere; when a target is
+    /// missing; when another client changes the set.
     pub fn forget_retired(&self, urls: &[&str]) -> Result<()> {
         self.check_all_there()?;
         let numbers = self.numbers_of(urls)?;
@@ -89,7 +89,7 @@ impl StripedStorage {
         if left > 0 {
             return Err(StorageError::new(
                 StorageErrorKind::TargetNeeded,
-                format!("objects on them that are not elsewhere yet: {left}"),
+                format!("objects on them that are still to go elsewhere: {left}"),
             ));
         }
         let gone: Vec<Id> = numbers
@@ -185,7 +185,8 @@ impl StripedStorage {
         };
         Ok(objects
             .into_iter()
-            .filter_map(|one| is_left(one).then_some(()))
+            .map(is_left)
+            .filter(|left| *left)
             .count())
     }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::container::Form;
+use crate::container::{Form, generation_of};
 use crate::list::{HAS_CHANGED, Holding};
 use crate::numbers::Numbers;
 use crate::open::refusal;
@@ -86,6 +86,7 @@ impl Load {
 /// An object that is to be moved.
 struct Move {
     name: Name,
+    generation: u8,
     from: Numbers,
     to: u8,
     /// Bytes of all its parts.
@@ -97,7 +98,8 @@ struct Moved {
     since: Instant,
     name: Name,
     stays: u8,
-    from: Vec<usize>,
+    /// Each of these targets, and the generation of its part.
+    from: Vec<(usize, u8)>,
 }
 
 impl StripedStorage {
@@ -156,7 +158,7 @@ impl StripedStorage {
                             since: Instant::now(),
                             name: one.name,
                             stays: one.to,
-                            from: one.from.iter().collect(),
+                            from: one.from.iter().map(|it| (it, one.generation)).collect(),
                         });
                     }
                     // It was deleted meanwhile.
@@ -202,25 +204,45 @@ impl StripedStorage {
             if batch.is_empty() {
                 return Ok(());
             }
-            let mut whole = Vec::with_capacity(batch.len());
+            let mut old = Vec::with_capacity(batch.len());
             for one in batch {
                 // model: groups/look-again
                 match self.check_whole(one.name, one.stays) {
                     Err(error) if is_of_object(&error) => {}
-                    checked => {
-                        checked?;
-                        whole.push(one);
+                    whole => {
+                        whole?;
+                        old.push((one.name, self.old_parts(&one)?));
                     }
                 }
             }
             if self.later_description()?.is_some() {
                 return Err(refusal(HAS_CHANGED.to_owned()));
             }
-            for one in whole {
+            for (name, from) in old {
                 // model: groups/delete-old
-                self.delete_part(&one.from, one.name)?;
+                self.delete_part(&from, name)?;
             }
         }
+    }
+
+    /// The targets that still have the old part of a moved object. Others may have a newer one, of
+    /// a group that has the same targets and another number.
+    fn old_parts(&self, one: &Moved) -> Result<Vec<usize>> {
+        let numbers: Vec<usize> = one.from.iter().map(|(number, _)| *number).collect();
+        let lengths = self
+            .targets
+            .each(&numbers, |_, target| target.stat(one.name));
+        let mut old = Vec::with_capacity(numbers.len());
+        for (number, len) in lengths {
+            match len {
+                Ok(len) if one.from.contains(&(number, generation_of(len))) => old.push(number),
+                Err(error) if error.kind() != StorageErrorKind::NotFound => {
+                    return Err(self.targets.blame(number, &error));
+                }
+                _ => {}
+            }
+        }
+        Ok(old)
     }
 
     /// Fails unless all targets of a group have a part of an object, of the right length.
@@ -266,7 +288,12 @@ impl StripedStorage {
         };
         let are_apart = |one: &&Holding| one.holders.and(&stays.holders).is_empty();
         let others = lengths.iter().filter(is_there).filter(are_apart);
-        let from: Vec<usize> = others.flat_map(|one| one.holders.iter()).collect();
+        let parts = |one: &Holding| {
+            let generation = one.generation();
+            let holders = one.holders.iter();
+            holders.map(move |number| (number, generation))
+        };
+        let from: Vec<(usize, u8)> = others.flat_map(parts).collect();
         (!from.is_empty()).then(|| Moved {
             since: Instant::now(),
             name,
@@ -331,6 +358,7 @@ impl StripedStorage {
                 let from = holding.holders;
                 moves.push(Move {
                     name,
+                    generation,
                     from,
                     to,
                     bytes,

@@ -269,6 +269,51 @@ fn a_group_with_parts_of_a_whole_object_is_not_forgotten_and_gives_them_up_first
     check(&bed.open(), &objects);
 }
 
+/// Once a group before the first is retired, the first has two numbers: an object can come back to
+/// the targets from which it goes.
+#[test]
+fn a_rebalance_deletes_no_parts_that_are_newer_than_those_it_knows() {
+    let (mut bed, new) = set_of(3, 9);
+    let objects = put(&bed.open(), 20);
+    let part = |bed: &Bed, number: usize, name: Name| bed.targets[number].inner.get(name, None);
+    let before: Vec<Vec<Vec<u8>>> = (0..3)
+        .map(|number| {
+            let parts = objects.iter().map(|(name, _)| part(&bed, number, *name));
+            parts.map(Result::unwrap).collect()
+        })
+        .collect();
+    for group in new.chunks(3) {
+        bed.open().add_group(group).unwrap();
+        bed.places.extend_from_slice(group);
+    }
+    retire(&bed, 3..6);
+    rebalance(&bed_with_secret(&bed));
+    let moved = (0..objects.len()).filter(|at| holders(&bed, objects[*at].0) == [6, 7, 8]);
+    let moved: Vec<usize> = moved.collect();
+    assert!(!moved.is_empty());
+    for (number, parts) in before.iter().enumerate() {
+        for &at in &moved {
+            let target = &bed.targets[number].inner;
+            target.put(objects[at].0, &[&parts[at]]).unwrap();
+        }
+    }
+    let names: Vec<Name> = moved.iter().map(|at| objects[*at].0).collect();
+    let (newer, first) = (names.clone(), bed.targets[..3].to_vec());
+    bed.targets[6].before(("stat", ObjectKind::Pack), move || {
+        for (name, target) in newer
+            .iter()
+            .flat_map(|name| first.iter().map(move |it| (name, it)))
+        {
+            // The length says of which generation a part is.
+            target.inner.replace(*name, &[&[0; 16 * 10 + 4]]).unwrap();
+        }
+    });
+    rebalance(&bed_with_secret(&bed));
+    for name in names {
+        assert_eq!(holders(&bed, name), [0, 1, 2, 6, 7, 8]);
+    }
+}
+
 /// A change that cannot be made is followed by nobody who opens the set meanwhile.
 #[test]
 fn whoever_knows_an_older_set_puts_no_description() {
