@@ -450,13 +450,12 @@ impl Groups {
 
     /// The groups to which the object may go.
     fn groups_for(&self, own: &Description) -> Targets {
-        let bit = |group: &u8| 1 << group;
-        let is_any = self.kind == Kind::Pack || self.way == Way::LargeAnywhere;
-        let groups = own.groups().iter();
-        match (self.kind, is_any) {
-            (Kind::Small, _) | (_, false) => bit(&own.groups()[0]),
-            (_, true) => groups.fold(0, |all, group| all | bit(group)),
-        }
+        let groups = match self.kind {
+            Kind::Small => &own.groups()[..1],
+            Kind::Large if self.way != Way::LargeAnywhere => &own.groups()[..1],
+            Kind::Large | Kind::Pack => own.groups(),
+        };
+        groups.iter().fold(0, |all, group| all | 1 << group)
     }
 
     fn begin(&self) -> State {
