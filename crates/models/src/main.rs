@@ -7,13 +7,15 @@ use std::time::Instant;
 
 use stateright::Model;
 use tabane_models::cluster::{self, Cluster, Way};
+use tabane_models::groups::{self, Groups};
 use tabane_models::removal::Removal;
 use tabane_models::report::{Traces, explore};
 
 const USAGE: &str = "tabane-models removal BACKUPS PRUNES [STEPS]
 tabane-models far-removal BACKUPS PRUNES [STEPS]
 tabane-models cluster FAULTS HEALS [STEPS]
-BACKUPS: 0 to 3. PRUNES, FAULTS, HEALS: 0 to 2. STEPS: about how many to take at most; without it,
+tabane-models groups FAULTS MOVERS [STEPS]
+BACKUPS: 0 to 3. PRUNES, FAULTS, HEALS, MOVERS: 0 to 2. STEPS: about how many to take at most; without it,
 all.";
 
 fn main() -> ExitCode {
@@ -51,6 +53,16 @@ fn main() -> ExitCode {
             },
             steps_max,
         ),
+        "groups" if one <= 2 && other <= groups::MOVERS_MAX => {
+            let sizes = Groups::together(one as u8, other).into_iter();
+            let codes = sizes.map(|(what, model)| {
+                let what = format!("groups, {what}, {one} faults, {other} move objects");
+                take(&what, model, steps_max)
+            });
+            codes.fold(ExitCode::SUCCESS, |all, code| {
+                if code == ExitCode::SUCCESS { all } else { code }
+            })
+        }
         _ => misused(),
     }
 }

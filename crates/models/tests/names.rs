@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use tabane_models::cluster;
+use tabane_models::groups;
 use tabane_models::offload;
 use tabane_models::removal::steps::Step;
 
@@ -46,6 +47,14 @@ fn steps_of_removal_stand_in_the_store() {
 fn steps_of_clusters_stand_in_the_striped_storage() {
     let modelled: BTreeSet<String> = cluster::STEPS.iter().map(|&step| step.to_owned()).collect();
     assert_eq!(marked("striped", "cluster"), modelled);
+}
+
+#[test]
+fn steps_of_groups_stand_in_the_striped_storage_and_the_store() {
+    let modelled: BTreeSet<String> = groups::STEPS.iter().map(|&step| step.to_owned()).collect();
+    let mut marked_anywhere = marked("striped", "groups");
+    marked_anywhere.extend(marked("store", "groups"));
+    assert_eq!(marked_anywhere, modelled);
 }
 
 #[test]

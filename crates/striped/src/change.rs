@@ -189,9 +189,9 @@ impl StripedStorage {
         self.targets.position(id).is_none() && storage.stat(Name::CONFIG).is_ok()
     }
 
-    /// Puts a new description on new targets, if any, and all others in use, except on a replaced
-    /// one, which may be broken. The description of the highest epoch counts, so an interrupted
-    /// change is either made or without effect.
+    /// Puts a new description on new targets, if any, and all others in use. One that is replaced
+    /// may be broken, and is told if it can be. The description of the highest epoch counts, so an
+    /// interrupted change is either made or without effect.
     ///
     /// Of two clients that change the set at once, at least one finds the other's description,
     /// since both look after putting their own: a client that finds another's deletes its own.
@@ -202,19 +202,35 @@ impl StripedStorage {
                  ends what this one began"
             ))
         };
-        let stay: Vec<(&str, &dyn Storage)> = self
-            .targets
-            .up()
-            .into_iter()
-            .filter_map(|number| {
-                let old = &self.targets.all()[number];
-                let stays = description.targets.iter().any(|member| member.id == old.id);
-                Some((&*old.url, self.targets.storage(number).filter(|_| stays)?))
-            })
-            .chain(places.iter().map(|place| (&*place.url, &*place.storage)))
-            .collect();
+        let up = self.targets.up().into_iter();
+        let known = up.filter_map(|number| {
+            let url = &*self.targets.all()[number].url;
+            Some((number, url, self.targets.storage(number)?))
+        });
+        let stays = |number: usize| {
+            let id = self.targets.all()[number].id;
+            description.targets.iter().any(|member| member.id == id)
+        };
+        let (stay, leave): (Vec<_>, Vec<_>) = known.partition(|(number, ..)| stays(*number));
+        let stay = stay.into_iter().map(|(_, url, storage)| (url, storage));
+        let mut stay: Vec<(&str, &dyn Storage)> = stay.collect();
+        let overtaken = |text: &str| StorageError::new(StorageErrorKind::Overtaken, text);
+        // model: groups/announce
+        for (url, storage) in &stay {
+            // Nobody who opens the set now is to follow a description that does not stay.
+            if !is_latest(*storage, description).map_err(|error| cannot(url, error))? {
+                return Err(overtaken(
+                    "another client has changed the targets; this command changed nothing",
+                ));
+            }
+        }
+        stay.extend(places.iter().map(|place| (&*place.url, &*place.storage)));
         for (url, storage) in &stay {
             put_description(*storage, description).map_err(|error| cannot(url, error))?;
+        }
+        for (.., storage) in &leave {
+            // Clients that know only such targets learn of it.
+            let _ = put_description(*storage, description);
         }
         let (own, _) = description.to_object();
         let mut is_alone = true;
@@ -226,6 +242,9 @@ impl StripedStorage {
         }
         // A description that was in use before must not be deleted.
         let is_new = *description != self.description;
+        for (.., storage) in leave.iter().filter(|_| is_new) {
+            let _ = storage.delete(Name::new(ObjectKind::Set, own));
+        }
         for (url, storage) in stay.iter().filter(|_| is_new) {
             match storage.delete(Name::new(ObjectKind::Set, own)) {
                 Err(error) if error.kind() != StorageErrorKind::NotFound => {
@@ -234,8 +253,7 @@ impl StripedStorage {
                 _ => {}
             }
         }
-        Err(StorageError::new(
-            StorageErrorKind::Overtaken,
+        Err(overtaken(
             "another client has just changed the targets, so this change was not made",
         ))
     }

@@ -25,6 +25,7 @@ impl StripedStorage {
         lock(&self.known).remove(&name.id);
         self.decoded.forget(name.id);
         // model: cluster/delete
+        // model: groups/delete
         let up = self.targets.up();
         let deleted = self.targets.each(&up, |_, storage| storage.delete(name));
         // An earlier try may have deleted the parts on some targets.
@@ -44,6 +45,7 @@ impl StripedStorage {
             answered.push(number);
         }
         let away = self.all_but(&answered);
+        // model: groups/look-for-targets
         if is_marked
             && !self.is_deleted(name)
             && (!away.is_empty() || self.lacks_targets()? || self.may_come_back(name)?)
@@ -51,6 +53,11 @@ impl StripedStorage {
             self.mark(name)?;
         }
         self.check_enough_but(|number| away.contains(&number))?;
+        if is_marked && self.is_deleted(name) {
+            // Of targets that are emptied nobody may take the mark any more.
+            // model: groups/check-mark
+            self.check_groups_in_use()?;
+        }
         if found {
             Ok(())
         } else {

@@ -2,8 +2,10 @@
 //!
 //! First the group is retired: no client that opens the set from then on puts anything there. When
 //! all clients that had opened it before have ended, a heal gives others the copies of small
-//! objects, and a rebalance moves the stripes. When nothing is left that is not elsewhere, the set
-//! forgets the targets.
+//! objects, and a rebalance moves the stripes. When no stripe is left there, and nothing else
+//! that is not elsewhere, the set forgets the targets.
+
+use std::collections::HashSet;
 
 use crate::container::GENERATION_MAX;
 use crate::list::{HAS_CHANGED, Holding};
@@ -72,8 +74,8 @@ impl StripedStorage {
     /// client uses them any more. Open the set again afterwards.
     ///
     /// # Errors
-    /// When something is left on them that is not elsewhere; when a target is missing; when another
-    /// client changes the set.
+    /// When a stripe is left on them, or something else that is not elsewhere; when a target is
+    /// missing; when another client changes the set.
     pub fn forget_retired(&self, urls: &[&str]) -> Result<()> {
         self.check_all_there()?;
         let numbers = self.numbers_of(urls)?;
@@ -87,7 +89,7 @@ impl StripedStorage {
         if left > 0 {
             return Err(StorageError::new(
                 StorageErrorKind::TargetNeeded,
-                format!("objects on them that are not elsewhere yet: {left}"),
+                format!("objects on them that are still to go elsewhere: {left}"),
             ));
         }
         let gone: Vec<Id> = numbers
@@ -99,25 +101,31 @@ impl StripedStorage {
         self.delete_part(&numbers, Name::TARGET)
     }
 
-    /// Fails if a group to which this client puts objects was retired since it has opened the set.
+    /// Fails if what this client puts may be lost, since groups to which it puts objects were
+    /// retired, or their targets replaced, after it has opened the set.
     pub(crate) fn check_groups_in_use(&self) -> Result<()> {
+        // model: groups/check-groups
         match self.later_description()? {
             Some(later) if self.lacks_a_group(&later) => Err(refusal(HAS_CHANGED.to_owned())),
             _ => Ok(()),
         }
     }
 
-    /// Whether a group has a target that is in no group of a later description.
+    /// Whether of a group so many targets are in no group of a later description, or away, that no
+    /// two are left which may have copies: one of two may be replaced just now.
     fn lacks_a_group(&self, later: &Description) -> bool {
         let groups = later.groups();
         let groups = groups.iter().map(|&group| later.targets_of(group));
-        let used: Vec<&Id> = groups.flatten().collect();
-        let own = self
-            .groups
-            .iter()
-            .filter_map(|&group| self.generation(group));
-        let mut own = own.flatten().map(|&number| self.targets.all()[number].id);
-        own.any(|id| !used.contains(&&id))
+        let used: HashSet<&Id> = groups.flatten().collect();
+        let own = self.groups.iter();
+        let mut own = own.filter_map(|&group| self.generation(group));
+        own.any(|targets| {
+            let is_gone = |number: &&usize| !used.contains(&self.targets.all()[**number].id);
+            let gone = targets.iter().filter(is_gone).count();
+            let is_left = |number: &&usize| !is_gone(number) && self.targets.is_up(**number);
+            let lacking = targets.len() - targets.iter().filter(is_left).count();
+            gone > 0 && lacking > REPLICAS - 2
+        })
     }
 
     fn numbers_of(&self, urls: &[&str]) -> Result<Numbers> {
@@ -155,23 +163,36 @@ impl StripedStorage {
         ))
     }
 
-    /// How many objects would be lost, or have too few copies, without these targets.
+    /// How many objects would have too few copies without these targets, or are stripes that can be
+    /// read there: also those that are elsewhere too, since somebody may be about to delete that.
     fn left_on(&self, numbers: &Numbers) -> Result<usize> {
-        let objects = self.holdings(&ObjectKind::ALL)?;
-        let is_left = |(name, holding): &&(Name, Holding)| {
-            let needs = match self.generation(holding.generation()) {
-                Some(targets) => targets.iter().any(|&number| numbers.contains(number)),
-                None => !self.lacking(*name, holding).is_empty(),
-            };
-            // What is cut off everywhere is lost already, or was deleted while a target was away.
-            let is_readable = self.listed_len(holding).is_some();
-            needs && is_readable && !self.is_fragment(holding)
+        // model: groups/look-for-what-is-left
+        let (objects, _) = self.all_holdings(&ObjectKind::ALL)?;
+        // What is cut off everywhere is lost already, or was deleted while a target was away.
+        let is_readable =
+            |holding: &Holding| self.listed_len(holding).is_some() && !self.is_fragment(holding);
+        let is_on = |holding: &Holding| {
+            let targets = self.generation(holding.generation()).unwrap_or_default();
+            targets.iter().any(|&number| numbers.contains(number))
         };
-        Ok(objects.iter().filter(is_left).count())
+        let is_left = |(name, lengths): (Name, Vec<Holding>)| {
+            if lengths.iter().any(|one| is_on(one) && is_readable(one)) {
+                return true;
+            }
+            let holding = self.settle(name, lengths);
+            let is_copy = self.generation(holding.generation()).is_none();
+            is_copy && !self.lacking(name, &holding).is_empty() && is_readable(&holding)
+        };
+        Ok(objects
+            .into_iter()
+            .map(is_left)
+            .filter(|left| *left)
+            .count())
     }
 
     /// Gives others the marks of deleted objects that these targets have.
     fn copy_marks(&self, numbers: &Numbers) -> Result<()> {
+        // model: groups/copy-marks
         for (number, list) in self.raw_lists(ObjectKind::Deleted)? {
             let from = self.targets.storage(number);
             let Some(from) = from.filter(|_| numbers.contains(number)) else {

@@ -137,6 +137,7 @@ impl Healing<'_> {
     /// Puts a part of an object on a target; returns whether the part exists now, be it by another
     /// client.
     pub fn put(&self, target: usize, name: Name, parts: &[&[u8]]) -> bool {
+        // model: groups/put-missing
         let storage = self.storage.targets.storage(target);
         storage.is_some_and(|storage| self.count_put(target, storage.put(name, parts), parts))
     }
@@ -197,9 +198,11 @@ impl StripedStorage {
             limiter: options.limit_kib_per_s.map(Limiter::new),
             report: Mutex::default(),
         };
-        self.persist(|_| self.heal_descriptions(&healing))?;
+        // Whoever deletes something under a later description than this client's finds the note, or
+        // this client finds the description.
         let note = self.persist(|_| self.put_note())?;
-        let healed = self.heal_noted(&healing, note);
+        let healed = self.persist(|_| self.heal_descriptions(&healing));
+        let healed = healed.and_then(|()| self.heal_noted(&healing, note));
         self.take_back(note);
         healed?;
         let mut report = *lock(&healing.report);
@@ -343,6 +346,7 @@ impl StripedStorage {
 
     /// Writes identity and set description to every target that lacks them.
     fn heal_descriptions(&self, healing: &Healing) -> Result<()> {
+        // model: groups/describe
         if self.later_description()?.is_some() {
             return Err(refusal(HAS_CHANGED.to_owned()));
         }

@@ -134,20 +134,37 @@ impl StripedStorage {
 
     /// The holdings of all objects of these kinds, without deleted ones.
     pub(super) fn holdings(&self, kinds: &[ObjectKind]) -> Result<Vec<(Name, Holding)>> {
-        let found = self.all_holdings(kinds)?.into_iter();
+        Ok(self.holdings_and_silent(kinds)?.0)
+    }
+
+    /// The same, and the targets that have not listed all of them.
+    fn holdings_and_silent(&self, kinds: &[ObjectKind]) -> Result<(Vec<(Name, Holding)>, Numbers)> {
+        let (found, silent) = self.all_holdings(kinds)?;
+        let found = found.into_iter();
         let settled = found.map(|(name, lengths)| (name, self.settle(name, lengths)));
-        Ok(settled.collect())
+        Ok((settled.collect(), silent))
     }
 
     /// The same, of each object one holding a length.
-    pub(super) fn all_holdings(&self, kinds: &[ObjectKind]) -> Result<Vec<(Name, Vec<Holding>)>> {
+    #[expect(clippy::type_complexity, reason = "two callers take it apart")]
+    pub(super) fn all_holdings(
+        &self,
+        kinds: &[ObjectKind],
+    ) -> Result<(Vec<(Name, Vec<Holding>)>, Numbers)> {
+        let all: Numbers = (0..self.targets.all().len()).collect();
+        let mut silent = Numbers::default();
         let mut found = Vec::with_capacity(kinds.len());
         for &kind in kinds {
-            found.push((kind, self.merge(&self.raw_lists(kind)?)));
+            // model: groups/list-objects
+            let lists = self.raw_lists(kind)?;
+            let answered = lists.iter().map(|(number, _)| *number).collect();
+            silent = silent.or(&all.without(&answered));
+            found.push((kind, self.merge(&lists)));
         }
         if kinds.iter().copied().any(are_marked) {
             // Listed after the objects: a deletion mark is written before the parts are deleted.
             // model: cluster/list-marks-of-objects
+            // model: groups/list-marks
             let deleted = self.raw_lists(ObjectKind::Deleted)?;
             let deleted = deleted.iter().flat_map(|(_, list)| list);
             lock(&self.deleted).extend(deleted.map(|listed| listed.id));
@@ -159,7 +176,7 @@ impl StripedStorage {
             let named = merged.into_iter();
             named.map(move |(id, lengths)| (Name::new(kind, id), lengths))
         });
-        Ok(named.collect())
+        Ok((named.collect(), silent))
     }
 
     /// Merges listings of the targets of this set.
@@ -236,43 +253,43 @@ impl StripedStorage {
         })
     }
 
-    /// Fails if there are stripes over targets that were added since this set was opened: they
-    /// would count as lost. A length alone says little, since damage can make any.
-    fn check_generations(&self, found: &[(Name, Holding)]) -> Result<()> {
-        let known = self.generations.len();
-        let is_later = |holding: &Holding| usize::from(holding.generation()) > known;
-        if !found.iter().any(|(_, holding)| is_later(holding)) {
-            return Ok(());
-        }
-        match self.later_description()? {
-            Some(_) => Err(refusal(HAS_CHANGED.to_owned())),
-            None => Ok(()),
-        }
-    }
-
-    /// Fails if all that there is of an object may be on targets that this client does not know, or
-    /// that are missing: of packs in any group, of small objects in the first.
-    fn check_targets_known(&self, kind: ObjectKind) -> Result<()> {
-        let Some(later) = self.later_description()? else {
-            return Ok(());
-        };
+    /// Whether a list of this kind may lack an object, or have one that is gone, since the set has
+    /// changed: all that there is of an object may be on targets that this client does not know, or
+    /// that are `silent`; an object may be there only with targets that are forgotten; or it is
+    /// over targets that were added, and would count as lost.
+    fn is_behind(
+        &self,
+        later: &Description,
+        kind: ObjectKind,
+        silent: &Numbers,
+        found: &[(Name, Holding)],
+    ) -> bool {
         let mut groups = later.groups();
         if kind != ObjectKind::Pack {
             groups.truncate(1);
         }
-        let missing = self.targets.all().len() - self.targets.up().len();
         let may_miss = |group: &u8| {
-            let targets = later.targets_of(*group);
-            let unknown = targets
-                .iter()
-                .filter(|id| self.targets.position(**id).is_none());
+            let targets = later.targets_of(*group).iter();
+            let unknown = targets.filter(|id| self.targets.position(**id).is_none());
             let unknown = unknown.count();
-            unknown > 0 && unknown + missing >= REPLICAS
+            unknown > 0 && unknown + silent.len() >= REPLICAS
         };
-        if groups.iter().any(may_miss) {
-            return Err(refusal(HAS_CHANGED.to_owned()));
-        }
-        Ok(())
+        let all = self.targets.all().iter().enumerate();
+        let is_forgotten = |id: Id| !later.targets.iter().any(|member| member.id == id);
+        let forgotten = all.filter(|(_, target)| is_forgotten(target.id));
+        let forgotten: Numbers = forgotten.map(|(number, _)| number).collect();
+        let has_changed = |(_, holding): &(Name, Holding)| {
+            let generation = holding.generation();
+            if generation == 0 {
+                return holding.holders.without(&forgotten).is_empty();
+            }
+            let is_enough = |holders: &Numbers| self.is_enough(generation, holders);
+            let rest = holding.holders.without(&forgotten);
+            // A length alone says little, since damage can make any.
+            usize::from(generation) > self.generations.len()
+                || is_enough(&holding.holders) && !is_enough(&rest)
+        };
+        groups.iter().any(may_miss) || found.iter().any(has_changed)
     }
 
     /// Whether the set has got targets since this client has opened it.
@@ -313,9 +330,14 @@ impl StripedStorage {
     }
 
     pub(super) fn list_objects(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
-        let mut found = self.holdings(&[kind])?;
+        let (mut found, silent) = self.holdings_and_silent(&[kind])?;
+        // Asked after the objects: who puts some knows the description that was there then.
+        // model: groups/look-for-later
+        let later = self.later_description()?;
+        if later.is_some_and(|later| self.is_behind(&later, kind, &silent, &found)) {
+            return Err(refusal(HAS_CHANGED.to_owned()));
+        }
         if kind == ObjectKind::Pack {
-            self.check_generations(&found)?;
             // Targets that did not answer may complete a pack, and a pack that is not listed counts
             // as lost. Other kinds are read when a repository is opened: a fragment listed among
             // them would keep it shut until the targets are back.
@@ -325,8 +347,6 @@ impl StripedStorage {
                 holding.holders = holding.holders.or(&silent);
             }
         }
-        // Asked after the objects: who puts some knows the description that was there then.
-        self.check_targets_known(kind)?;
         let found = found.into_iter();
         let found = found.filter(|(_, holding)| !self.is_fragment(holding));
         let found = found.map(|(name, holding)| Listed {

@@ -80,6 +80,7 @@ impl StripedStorage {
                 continue;
             };
             // model: cluster/mark
+            // model: groups/mark
             match target.put(in_deleted(id), &[name.kind.name().as_bytes()]) {
                 Err(error) if error.kind() != StorageErrorKind::AlreadyExists => {
                     self.targets.give_up(number, &error);
@@ -102,12 +103,14 @@ impl StripedStorage {
     pub(crate) fn may_come_back(&self, name: Name) -> Result<bool> {
         let count = self.targets.all().len();
         // model: cluster/look-for-heals
+        // model: groups/look-for-notes
         let lists = self.raw_lists(ObjectKind::Deleted)?;
         let mut listed = lists.iter().flat_map(|(_, list)| list);
         if listed.any(|listed| is_note(in_deleted(listed.id))) || lists.len() < count {
             return Ok(true);
         }
         // model: cluster/look-for-parts
+        // model: groups/look-for-parts
         let up = self.targets.up();
         let parts = self.targets.each(&up, |_, target| target.stat(name));
         let is_gone = |part: &Result<u64>| {
@@ -123,6 +126,7 @@ impl StripedStorage {
         use StorageErrorKind::{Retryable, SessionOver, Unreachable};
         let note = in_deleted(with_half(new_id(), OF_HEAL));
         // model: cluster/note
+        // model: groups/note
         let put = |_, target: &dyn Storage| target.put(note, &[b"heal"]);
         for (number, put) in self.targets.each(&self.targets.up(), put) {
             if let Err(error) = put
@@ -139,6 +143,7 @@ impl StripedStorage {
     pub(crate) fn take_back(&self, note: Name) {
         let up = self.targets.up();
         // model: cluster/take-back
+        // model: groups/take-back
         self.targets.each(&up, |_, target| target.delete(note));
     }
 
@@ -183,6 +188,11 @@ impl StripedStorage {
         if marks.is_empty() || self.targets.up().len() < count || self.is_another_at_work(note)? {
             return Ok(());
         }
+        // A mark also keeps away what is on targets that this client does not know.
+        // model: groups/apply-marks
+        if self.later_description()?.is_some() {
+            return Ok(());
+        }
         let mut records = Vec::new();
         for kind in RECORDS {
             let lists = self.raw_lists(kind)?;
@@ -213,6 +223,7 @@ impl StripedStorage {
         }
         for id in marks.into_keys() {
             // model: cluster/unmark
+            // model: groups/unmark
             if !self.delete_from_all(in_deleted(id))? {
                 return Ok(());
             }

@@ -91,6 +91,7 @@ pub const NOT_LISTED: &str = "this cluster file does not have it: get the newest
 /// # Errors
 /// When too few targets are found, or a place holds a target of another set.
 pub fn find(answers: Vec<Answer>, notice: Notice) -> Result<Found> {
+    // model: groups/open
     let Some(description) = description_of_most(&answers) else {
         return Err(nothing_known(&answers));
     };

@@ -8,7 +8,7 @@ use crate::striped::StripedStorage;
 use crate::tags::{ObjectTags, TAG_LEN};
 use tabane_storage::buffer::Buffer;
 use tabane_storage::sync::lock;
-use tabane_storage::{Id, Name, ObjectKind, Result, StorageErrorKind};
+use tabane_storage::{Name, ObjectKind, Result, StorageErrorKind};
 
 /// The result of putting a shard.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,7 @@ impl StripedStorage {
     /// one. `is_again` says that an earlier try may have written the parts that are found.
     pub(super) fn put_object(&self, name: Name, parts: &[&[u8]], is_again: bool) -> Result<()> {
         self.check_enough()?;
+        // model: groups/put
         let joined;
         let object: &[u8] = match parts {
             [one] => one,
@@ -48,7 +49,7 @@ impl StripedStorage {
             (kind, 0..=REPLICA_MAX) => self.put_replicas(name, object, self.replicas(kind)),
             _ => self.put_stripe(name, object, is_again, None),
         };
-        match put {
+        let put = match put {
             Err(error) if is_again && error.kind() == StorageErrorKind::AlreadyExists => {
                 // An existing config may be another client's; other objects of one name have the
                 // same bytes.
@@ -59,6 +60,15 @@ impl StripedStorage {
                 if is_own { Ok(()) } else { Err(error) }
             }
             put => put,
+        };
+        put?;
+        // What other objects need is put before them, and records are looked after by who puts
+        // them.
+        use ObjectKind::{Config, Copy, Forgotten, Key, Removal, Snapshot};
+        match name.kind {
+            // model: groups/check-again
+            Config | Copy | Forgotten | Key | Removal | Snapshot => self.check_groups_in_use(),
+            _ => Ok(()),
         }
     }
 
@@ -171,7 +181,7 @@ impl StripedStorage {
         let there = there.filter(is_there);
         let group = match there {
             Some(shape) => shape.geometry.generation,
-            None => into.unwrap_or_else(|| self.group_for(name.id)),
+            None => into.unwrap_or_else(|| self.group_for(name)),
         };
         let geometry = geometry(group);
         let targets = self.generation(group).expect("a group is a generation");
@@ -302,11 +312,12 @@ impl StripedStorage {
         )
     }
 
-    /// The group for a new stripe: one whose targets are all in use, if there is one, the more
-    /// often the more room it has.
-    fn group_for(&self, object: Id) -> u8 {
-        if let [group] = self.groups[..] {
-            return group;
+    /// The group for a new stripe: of a pack one whose targets are all in use, if there is one, the
+    /// more often the more room it has. Other objects are where small ones are, so that clients
+    /// which do not know a new group find them.
+    fn group_for(&self, name: Name) -> u8 {
+        if name.kind != ObjectKind::Pack || self.groups.len() == 1 {
+            return self.groups[0];
         }
         let room = self.room.get_or_init(|| self.room_of_groups());
         let targets = |group: u8| self.generation(group).unwrap_or_default();
@@ -322,7 +333,7 @@ impl StripedStorage {
         let whole: Vec<(u8, u64)> = whole.collect();
         let choice = if whole.is_empty() { all } else { whole };
         // The first 8 bytes decide on roles.
-        let chance = object.0[8..].first_chunk().expect("an ID has 32 bytes");
+        let chance = name.id.0[8..].first_chunk().expect("an ID has 32 bytes");
         let total: u128 = choice.iter().map(|&(_, room)| u128::from(room)).sum();
         let mut point = (u128::from(u64::from_le_bytes(*chance)) * total) >> 64;
         for &(group, room) in &choice {

@@ -2,8 +2,10 @@
 //!
 //! An object is put into its new group, and deleted from the old one when no listing can be at work
 //! that has asked the new group before that: so it is there at any time. It goes to a group of a
-//! higher number, and of an object that is whole in two groups that of the higher number stays: so
-//! two rebalances at once never delete each other's last copy.
+//! higher number, and of an object that is whole in two groups that of the higher number stays, but
+//! one in use before one that is retired: so two rebalances at once never delete each other's last
+//! copy. Nothing is deleted once the set has changed, since the group to which objects went may be
+//! forgotten then. A look and the deletion behind it take less time than a listing may.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::thread;
@@ -11,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::container::Form;
-use crate::list::Holding;
+use crate::container::{Form, generation_of};
+use crate::list::{HAS_CHANGED, Holding};
 use crate::numbers::Numbers;
 use crate::open::refusal;
 use crate::striped::StripedStorage;
@@ -84,6 +86,7 @@ impl Load {
 /// An object that is to be moved.
 struct Move {
     name: Name,
+    generation: u8,
     from: Numbers,
     to: u8,
     /// Bytes of all its parts.
@@ -95,7 +98,8 @@ struct Moved {
     since: Instant,
     name: Name,
     stays: u8,
-    from: Vec<usize>,
+    /// Each of these targets, and the generation of its part.
+    from: Vec<(usize, u8)>,
 }
 
 impl StripedStorage {
@@ -128,7 +132,8 @@ impl StripedStorage {
     ) -> Result<RebalanceReport> {
         let limiter = options.limit_kib_per_s.map(Limiter::new);
         let mut report = RebalanceReport::default();
-        let mut objects = self.all_holdings(&ObjectKind::ALL)?;
+        // model: groups/list-for-moves
+        let (mut objects, _) = self.all_holdings(&ObjectKind::ALL)?;
         objects.sort_by_key(|(name, _)| *name);
         let mut moved: VecDeque<Moved> = objects
             .iter()
@@ -153,7 +158,7 @@ impl StripedStorage {
                             since: Instant::now(),
                             name: one.name,
                             stays: one.to,
-                            from: one.from.iter().collect(),
+                            from: one.from.iter().map(|it| (it, one.generation)).collect(),
                         });
                     }
                     // It was deleted meanwhile.
@@ -187,15 +192,57 @@ impl StripedStorage {
     /// Deletes from their old groups the objects that were moved long enough ago. One that is not
     /// whole in its new group any more stays in the old one: it may have been deleted, or its new
     /// parts may have been taken for leftovers.
+    ///
+    /// # Errors
+    /// When the set has changed: the new group may be about to be forgotten.
     fn delete_old(&self, moved: &mut VecDeque<Moved>, listing_time: Duration) -> Result<()> {
-        while let Some(one) = moved.pop_front_if(|first| first.since.elapsed() >= listing_time) {
-            match self.check_whole(one.name, one.stays) {
-                Err(error) if is_of_object(&error) => continue,
-                whole => whole?,
+        let is_old = |one: &mut Moved| one.since.elapsed() >= listing_time;
+        loop {
+            let batch: Vec<Moved> = (0..BATCH)
+                .map_while(|_| moved.pop_front_if(is_old))
+                .collect();
+            if batch.is_empty() {
+                return Ok(());
             }
-            self.delete_part(&one.from, one.name)?;
+            let mut old = Vec::with_capacity(batch.len());
+            for one in batch {
+                // model: groups/look-again
+                match self.check_whole(one.name, one.stays) {
+                    Err(error) if is_of_object(&error) => {}
+                    whole => {
+                        whole?;
+                        old.push((one.name, self.old_parts(&one)?));
+                    }
+                }
+            }
+            if self.later_description()?.is_some() {
+                return Err(refusal(HAS_CHANGED.to_owned()));
+            }
+            for (name, from) in old {
+                // model: groups/delete-old
+                self.delete_part(&from, name)?;
+            }
         }
-        Ok(())
+    }
+
+    /// The targets that still have the old part of a moved object. Others may have a newer one, of
+    /// a group that has the same targets and another number.
+    fn old_parts(&self, one: &Moved) -> Result<Vec<usize>> {
+        let numbers: Vec<usize> = one.from.iter().map(|(number, _)| *number).collect();
+        let lengths = self
+            .targets
+            .each(&numbers, |_, target| target.stat(one.name));
+        let mut old = Vec::with_capacity(numbers.len());
+        for (number, len) in lengths {
+            match len {
+                Ok(len) if one.from.contains(&(number, generation_of(len))) => old.push(number),
+                Err(error) if error.kind() != StorageErrorKind::NotFound => {
+                    return Err(self.targets.blame(number, &error));
+                }
+                _ => {}
+            }
+        }
+        Ok(old)
     }
 
     /// Fails unless all targets of a group have a part of an object, of the right length.
@@ -229,15 +276,24 @@ impl StripedStorage {
         self.groups.iter().copied().find(has_all)
     }
 
-    /// What is to be done with an object that is whole in two groups; `None` if it is not.
+    /// What is to be done with an object that is whole in two groups, or whole in one and partly in
+    /// one that is emptied; `None` if it is not.
     fn in_two_groups(&self, name: Name, lengths: &[Holding]) -> Option<Moved> {
+        let is_retired = |one: &Holding| self.group_of(one.generation()).is_none();
         let whole = lengths.iter().filter(|one| self.has_all(one));
-        let mut whole: Vec<&Holding> = whole.collect();
-        whole.sort_by_key(|one| one.generation());
-        let stays = whole.pop()?;
-        let are_apart = |one: &&&Holding| one.holders.and(&stays.holders).is_empty();
-        let others = whole.iter().filter(are_apart);
-        let from: Vec<usize> = others.flat_map(|one| one.holders.iter()).collect();
+        let stays = whole.max_by_key(|one| (!is_retired(one), one.generation()))?;
+        let is_there = |one: &&Holding| {
+            let is_stripe = self.generation(one.generation()).is_some();
+            self.has_all(one) || is_stripe && is_retired(one)
+        };
+        let are_apart = |one: &&Holding| one.holders.and(&stays.holders).is_empty();
+        let others = lengths.iter().filter(is_there).filter(are_apart);
+        let parts = |one: &Holding| {
+            let generation = one.generation();
+            let holders = one.holders.iter();
+            holders.map(move |number| (number, generation))
+        };
+        let from: Vec<(usize, u8)> = others.flat_map(parts).collect();
         (!from.is_empty()).then(|| Moved {
             since: Instant::now(),
             name,
@@ -286,6 +342,11 @@ impl StripedStorage {
             let bytes = holding.container_len * holding.holders.len() as u64;
             let from = self.group_of(generation);
             let to = match from {
+                // Objects that are no packs stay where clients look which know one group.
+                _ if name.kind != ObjectKind::Pack => {
+                    let first = Some(self.groups[0]);
+                    first.filter(|first| from.is_none() && *first > generation)
+                }
                 Some(from) => receiver(&loads, from, generation, bytes),
                 None => emptiest(&loads, generation, None).map(|(group, _)| group),
             };
@@ -297,6 +358,7 @@ impl StripedStorage {
                 let from = holding.holders;
                 moves.push(Move {
                     name,
+                    generation,
                     from,
                     to,
                     bytes,
@@ -308,16 +370,19 @@ impl StripedStorage {
 
     /// Puts an object into its new group.
     fn move_to(&self, one: &Move) -> Result<()> {
+        // model: groups/read
         let object = self.persist(|_| self.get_object(one.name, None))?;
         if object_id(&[&object]) != one.name.id {
             let text = "its bytes are not what its name says: a heal that reads all data is needed";
             return Err(StorageError::new(StorageErrorKind::Damaged, text));
         }
+        // model: groups/put-copy
         match self.persist(|is_again| self.put_stripe(one.name, &object, is_again, Some(one.to))) {
             Err(error) if error.kind() == StorageErrorKind::AlreadyExists => {}
             put => put?,
         }
         // Nothing goes from the old group before all of it is in the new one.
+        // model: groups/check-copy
         self.check_whole(one.name, one.to)
     }
 }

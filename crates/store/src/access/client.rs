@@ -189,6 +189,7 @@ impl Presence {
             return Ok(id);
         }
         let repository = &self.shared.repository;
+        // model: groups/put-record
         let id = put(repository, &said.client)?;
         said.id = Some(id);
         // Whoever changes the storage waits for those whose records it sees afterwards.
@@ -353,6 +354,7 @@ impl Repository {
     /// # Errors
     /// When the storage fails, or `pause` ends it.
     pub fn wait_for_clients(&self, mut pause: impl FnMut(&[Seen]) -> Result<()>) -> Result<()> {
+        // model: groups/wait-for-clients
         let mut left = self.forget_dead_clients(false)?.left;
         while !left.is_empty() {
             pause(&left)?;

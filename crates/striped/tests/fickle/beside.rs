@@ -126,9 +126,9 @@ fn what_a_node_keeps_that_is_away_for_a_moment_of_a_heal_stays_deleted() {
     let storage = bed.open();
     bed.told.lock().unwrap().clear();
     let node = Arc::clone(&bed.targets[late]);
-    *bed.targets[late].before_list.lock().unwrap() = Some(Box::new(move || {
+    bed.targets[late].before(("list", ObjectKind::Pending), move || {
         node.fail(Some(StorageErrorKind::Unreachable));
-    }));
+    });
     let (node, told) = (Arc::clone(&bed.targets[late]), Arc::clone(&bed.told));
     *bed.targets[with_copy[1]].before_delete.lock().unwrap() = Some(Box::new(move || {
         node.fail(None);

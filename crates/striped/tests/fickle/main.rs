@@ -6,6 +6,7 @@ mod forged;
 mod groups;
 mod grown;
 mod refusals;
+mod stale;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,10 +34,12 @@ struct Fickle {
     /// What happens before the next put, and the next deletion, of a snapshot.
     before_put: Mutex<Option<Meanwhile>>,
     before_delete: Mutex<Option<Meanwhile>>,
-    /// What happens before the next list of pending snapshots.
-    before_list: Mutex<Option<Meanwhile>>,
+    /// What happens before the next operation of this sort.
+    before: Mutex<Option<(Sort, Meanwhile)>>,
 }
 
+/// Which operation, and of objects of which kind.
+type Sort = (&'static str, ObjectKind);
 type Meanwhile = Box<dyn FnOnce() + Send>;
 
 impl Fickle {
@@ -50,7 +53,20 @@ impl Fickle {
             pause: Mutex::default(),
             before_put: Mutex::default(),
             before_delete: Mutex::default(),
-            before_list: Mutex::default(),
+            before: Mutex::default(),
+        }
+    }
+
+    /// Lets this happen before the next operation of this sort.
+    fn before(&self, sort: Sort, act: impl FnOnce() + Send + 'static) {
+        *self.before.lock().unwrap() = Some((sort, Box::new(act)));
+    }
+
+    fn is_about_to(&self, operation: &str, kind: ObjectKind) {
+        let is_it = |(sort, _): &mut (Sort, Meanwhile)| *sort == (operation, kind);
+        let act = self.before.lock().unwrap().take_if(is_it);
+        if let Some((_, act)) = act {
+            act();
         }
     }
 
@@ -89,6 +105,7 @@ impl Storage for Fickle {
 
     fn put(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
         meanwhile(name.kind, ObjectKind::Snapshot, &self.before_put);
+        self.is_about_to("put", name.kind);
         self.act(&self.others, || self.inner.put(name, parts))
     }
 
@@ -102,11 +119,12 @@ impl Storage for Fickle {
     }
 
     fn list(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
-        meanwhile(kind, ObjectKind::Pending, &self.before_list);
+        self.is_about_to("list", kind);
         self.act(&self.others, || self.inner.list(kind))
     }
 
     fn stat(&self, name: Name) -> Result<u64> {
+        self.is_about_to("stat", name.kind);
         self.act(&self.others, || self.inner.stat(name))
     }
 
