@@ -25,8 +25,10 @@
 #                   AddressSanitizer (x86-64 Linux)
 #   make sanitize-threads  tests of the ring and of the offload service, under ThreadSanitizer (x86-64 Linux, needs
 #                   rustup component add rust-src)
-#   make fuzz       runs one fuzz target for a while: FUZZ=backends SECONDS=60, or FUZZ=stored PARSER=directory
-#                   (x86-64 Linux, needs a C++ compiler)
+#   make fuzz       runs one parser in libFuzzer for a while, from the inputs that are kept for it: PARSER=directory
+#                   SECONDS=60, or the provider: FUZZ=provider (x86-64 Linux, needs a C++ compiler)
+#   make fuzz-corpus    the same, and then keeps the smallest inputs that reach all code that was reached
+#   make fuzz-coverage  prints which lines of each parser the kept inputs reach; needs rustup component add llvm-tools
 #   make bench      measures kernels, the paper's figures, copies and whole backups beside the tools that are installed
 #   make guard      measures the ratios to peers that the documentation claims, fails where one has fallen by more
 #                   than a tenth, and else writes docs/results/guard.json
@@ -310,17 +312,34 @@ sanitize-threads:
 		--target x86_64-unknown-linux-gnu --target-dir "$$($(TARGET))/sanitize-threads"
 
 # What cargo-fuzz does, without having to install it. Leaks are not looked for: a thread that is about to end looks like one.
+FUZZ = parsers
 SECONDS = 60
 PARSER =
-fuzz:
-	@[ -n "$(FUZZ)" ] || { echo 'make fuzz FUZZ=... ; targets:'; ls fuzz/fuzz_targets; exit 2; }
+FUZZED = $(or $(PARSER),$(FUZZ))
+FUZZER = fuzz/target/x86_64-unknown-linux-gnu/release/$(FUZZ)
+fuzzer:
 	cd fuzz && RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address --cfg fuzzing -Cpasses=sancov-module \
 		-Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
 		-Cllvm-args=-sanitizer-coverage-pc-table -Ccodegen-units=1" \
 		$(CARGO) build $(CARGOFLAGS) --release --target x86_64-unknown-linux-gnu --target-dir target --bin "$(FUZZ)"
-	mkdir -p "fuzz/corpus/$(FUZZ)$(PARSER)"
-	cd fuzz && PARSER=$(PARSER) target/x86_64-unknown-linux-gnu/release/"$(FUZZ)" "corpus/$(FUZZ)$(PARSER)" \
-		-max_total_time=$(SECONDS) -malloc_limit_mb=256 -detect_leaks=0
+
+fuzz: fuzzer
+	mkdir -p "fuzz/corpus/$(FUZZED)" fuzz/artifacts
+	CORPUS="fuzz/corpus/$(FUZZED)" PARSER=$(PARSER) "$(FUZZER)" -max_total_time=$(SECONDS) -malloc_limit_mb=256 \
+		-detect_leaks=0 -artifact_prefix=fuzz/artifacts/ "fuzz/corpus/$(FUZZED)"
+
+# Of inputs that reach the same code the shortest is kept, however often it goes through it.
+fuzz-corpus: fuzz
+	rm -rf "fuzz/corpus/$(FUZZED).least"
+	mkdir "fuzz/corpus/$(FUZZED).least"
+	PARSER=$(PARSER) "$(FUZZER)" -merge=1 -use_counters=0 -malloc_limit_mb=256 -detect_leaks=0 \
+		"fuzz/corpus/$(FUZZED).least" "fuzz/corpus/$(FUZZED)"
+	KEEP="fuzz/corpus/$(FUZZED).least" PARSER=$(PARSER) "$(FUZZER)"
+
+# FUZZCOVERAGEFLAGS=--missing lists what no kept input reaches.
+FUZZCOVERAGEFLAGS =
+fuzz-coverage:
+	@$(PYTHON) -B contrib/fuzz_coverage.py "$$($(TARGET))/fuzz-coverage" $(PARSER) $(FUZZCOVERAGEFLAGS)
 
 book:
 	@command -v mdbook > /dev/null || { echo 'mdbook is missing: cargo install mdbook --locked' >&2; exit 1; }
@@ -461,5 +480,5 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: coverage simulate sanitize-threads dist test-packages test-image arm-tools test-arm test-arm-short test-arm-programs all book guard build documents figures miri models gpu-check fuzz package wheels test test-all test-examples test-python test-page test-databases test-restic test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
+.PHONY: coverage simulate sanitize-threads dist test-packages test-image arm-tools test-arm test-arm-short test-arm-programs all book guard build documents figures miri models gpu-check fuzz fuzzer fuzz-corpus fuzz-coverage package wheels test test-all test-examples test-python test-page test-databases test-restic test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
 	uninstall clean

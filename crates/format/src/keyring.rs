@@ -111,7 +111,11 @@ impl Master {
 
     /// A new write-only key of the repository with this config.
     pub fn new_writer(&self, config: &Config) -> WriterKey {
-        let id = WriterId(random());
+        self.writer_of(WriterId(random()), config)
+    }
+
+    /// The write-only key of this name, of the repository with this config.
+    pub fn writer_of(&self, id: WriterId, config: &Config) -> WriterKey {
         let derived = self.derived();
         WriterKey {
             id,

@@ -15,6 +15,12 @@ pub use borg::{Borg, LockedBorg};
 pub use error::{Error, Result};
 pub use restic::Restic;
 
+/// Readers of single files, for the fuzzer. They may change at any time.
+#[doc(hidden)]
+pub mod parts {
+    pub use crate::restic::{read_index as read_restic_index, read_tree as read_restic_tree};
+}
+
 /// A snapshot of another program.
 #[derive(Clone, Debug)]
 pub struct Foreign {

@@ -14,6 +14,8 @@ mod sync {
     pub use tabane_storage::sync::lock;
 }
 
+#[doc(hidden)]
+pub use access::deep_stack::with_deep_stack;
 pub use access::location::Location;
 pub use access::memory::{Memory, Rollback};
 pub use access::repository::{InitOptions, Repository};

@@ -1,12 +1,13 @@
-//! Every parser of stored bytes, for a short time, with damaged and invented bytes.
-//! `make fuzz FUZZ=stored PARSER=…` looks longer, and sees which code was reached.
+//! Every parser, for a short time, with damaged and invented bytes, and with all inputs that the
+//! repository keeps. `make fuzz PARSER=…` looks longer, and sees which code was reached.
 
 use std::panic::catch_unwind;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::{Resource, Rlimit, setrlimit};
+use tabane_testing::corpus;
 use tabane_testing::mutate::Mutator;
-use tabane_testing::parsers::PARSERS;
+use tabane_testing::parsers::{PARSERS, Parser};
 
 /// Each parser gets so long.
 const TIME: Duration = Duration::from_millis(1000);
@@ -17,16 +18,31 @@ const INPUT_TIME_MAX: Duration = Duration::from_secs(10);
 /// Who asks for more address space than this has believed a length that was only said.
 const MEMORY_MAX: u64 = 4 << 30;
 
+fn parser(name: &str) -> &'static Parser {
+    let parser = PARSERS.iter().find(|parser| parser.name == name);
+    parser.expect("a parser of this name")
+}
+
+/// Feeds a parser with an input, and says which one it does not survive.
+fn run(parser: &Parser, input: &[u8]) {
+    let begun = Instant::now();
+    let ended = catch_unwind(|| (parser.run)(input));
+    let took = begun.elapsed();
+    assert!(
+        ended.is_ok() && took < INPUT_TIME_MAX,
+        "{}: after {took:?} with these bytes: {}",
+        parser.name,
+        hex::encode(input)
+    );
+}
+
 fn fuzz(name: &str) {
     let limit = Rlimit {
         current: Some(MEMORY_MAX),
         maximum: None,
     };
     setrlimit(Resource::As, limit).expect("a limit of memory");
-    let parser = PARSERS
-        .iter()
-        .find(|parser| parser.name == name)
-        .expect("a parser of this name");
+    let parser = parser(name);
     let samples = (parser.samples)();
     let now = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -39,17 +55,21 @@ fn fuzz(name: &str) {
             Some(sample) => sample.clone(),
             None => mutator.mutate(&samples),
         };
-        let begun = Instant::now();
-        let ended = catch_unwind(|| (parser.run)(&input));
-        let took = begun.elapsed();
-        assert!(
-            ended.is_ok() && took < INPUT_TIME_MAX,
-            "{name}: after {took:?} with these bytes: {}",
-            hex::encode(&input)
-        );
+        run(parser, &input);
         runs += 1;
     }
     println!("{name}: {runs} inputs");
+}
+
+fn run_kept(name: &str) {
+    let inputs = corpus::kept(name);
+    assert!(
+        !inputs.is_empty(),
+        "nothing is kept: make fuzz-corpus PARSER={name}"
+    );
+    for input in &inputs {
+        run(parser(name), input);
+    }
 }
 
 macro_rules! fuzz_tests {
@@ -58,6 +78,14 @@ macro_rules! fuzz_tests {
         fn $name() {
             fuzz(stringify!($name));
         })*
+
+        /// All inputs that are kept: `make fuzz-coverage` runs them one parser at a time.
+        mod kept {
+            $(#[test]
+            fn $name() {
+                super::run_kept(stringify!($name));
+            })*
+        }
 
         #[test]
         fn every_parser_has_a_test() {
@@ -68,13 +96,13 @@ macro_rules! fuzz_tests {
 }
 
 fuzz_tests!(object key config footer segment index unverified writer_object writer_key directory
-    copy snapshot removal client cache patterns request sftp container target set set_file);
+    copy snapshot removal client cache patterns request sftp container target set set_file
+    wire ring borg restic check_file key_text clients web kernels);
 
 /// The cache names its records by number, and each number may be wrong, though the seal is right.
 #[test]
 fn every_number_in_the_cache_may_be_wrong() {
-    let parser = PARSERS.iter().find(|parser| parser.name == "cache");
-    let parser = parser.expect("there");
+    let parser = parser("cache");
     for sample in (parser.samples)() {
         for at in (0..sample.len() - 3).step_by(4) {
             let run = |change: &dyn Fn(&mut [u8])| {

@@ -6,6 +6,7 @@
 pub mod browser;
 pub mod compare;
 pub mod compare_trees;
+pub mod corpus;
 #[cfg(feature = "store")]
 pub mod crafted;
 pub mod disk;

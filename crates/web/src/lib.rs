@@ -24,3 +24,10 @@ pub use access::Secret;
 pub use places::{Backup, OpenNodes, Place, Set};
 pub use server::{Options, Server};
 pub use tabane_http::tls::Tls;
+
+/// Readers of what browsers and programs send, for the fuzzer. They may change at any time.
+#[doc(hidden)]
+pub mod parts {
+    pub use crate::dav::PropertiesWanted;
+    pub use crate::encoding::{Fields, parse_path, path as path_text};
+}

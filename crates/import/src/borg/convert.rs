@@ -9,6 +9,7 @@ use tabane_store::entry::{Entry, Kind, Piece};
 use tabane_store::owners::Owners;
 use tabane_store::snapshot_writer::SnapshotWriter;
 use tabane_store::tally::Tally;
+use tabane_store::with_deep_stack;
 
 use super::Chunks;
 use super::item::{self, Item};
@@ -43,6 +44,19 @@ impl Program for Converter {
     }
 
     fn convert(&mut self, snapshot: &Foreign, to: &mut Target<'_>) -> Result<Root> {
+        // Directories are stored, and forgotten, by recursion.
+        with_deep_stack(|| self.convert_here(snapshot, to))
+    }
+}
+
+impl Converter {
+    /// A converter of what is in these chunks.
+    pub fn new(chunks: Arc<Chunks>) -> Self {
+        Self { chunks }
+    }
+
+    /// As [`Program::convert`], on the stack of the caller.
+    fn convert_here(&self, snapshot: &Foreign, to: &mut Target<'_>) -> Result<Root> {
         let mut archive = Archive {
             copied: to.copied,
             top: Directory::default(),
@@ -81,13 +95,6 @@ impl Program for Converter {
             owners: archive.owners,
             paths: Some(paths),
         })
-    }
-}
-
-impl Converter {
-    /// A converter of what is in these chunks.
-    pub fn new(chunks: Arc<Chunks>) -> Self {
-        Self { chunks }
     }
 
     /// Hands over the items of an archive; `lost` hears of parts of the list that are lost.
@@ -203,11 +210,12 @@ impl Archive<'_> {
             self.first_names.insert(path.clone(), entry.kind.clone());
         }
         let above = path.parent().unwrap_or(Path::new("/"));
+        let names = above.components().skip(1);
+        if names.clone().count() > DEPTH_MAX {
+            return Err("it is too deep".to_owned());
+        }
         let mut directory = &mut self.top;
-        for (depth, name) in above.components().skip(1).enumerate() {
-            if depth == DEPTH_MAX {
-                return Err("it is too deep".to_owned());
-            }
+        for name in names {
             let name = name.as_os_str().as_encoded_bytes().to_vec();
             directory = directory.directories.entry(name).or_default();
         }

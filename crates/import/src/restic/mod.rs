@@ -65,6 +65,32 @@ struct SummaryFile {
     backup_end: Timestamp,
 }
 
+/// Reads a directory as an import does; returns the names of its entries, but for those that
+/// cannot be entries.
+///
+/// # Errors
+/// When the bytes are no directory.
+pub fn read_tree(json: &[u8]) -> std::result::Result<Vec<Vec<u8>>, String> {
+    let links: std::result::Result<node::Links, _> = serde_json::from_slice(json);
+    let tree: node::Tree = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+    links.map_err(|error| error.to_string())?;
+    let name = |node: &node::Node| {
+        let name = node.name().ok()?;
+        let entry = node.entry(name).ok()?;
+        let _ = node.owners();
+        Some(entry.name)
+    };
+    Ok(tree.nodes.iter().filter_map(name).collect())
+}
+
+/// Reads a file of the index.
+///
+/// # Errors
+/// What is wrong with the file.
+pub fn read_index(json: &[u8]) -> std::result::Result<(), String> {
+    Index::default().add(json)
+}
+
 impl Restic {
     /// Opens a repository with one of its passwords.
     ///

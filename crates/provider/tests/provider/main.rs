@@ -2,6 +2,7 @@
 //! default provider beside it answers the same questions.
 
 mod ciphers;
+mod corpus;
 mod digests;
 mod misuse;
 mod offload;

@@ -20,7 +20,6 @@ impl Choices {
 
     /// Choices that these bytes make, and when they are used up always the first of what can be
     /// chosen. Only what messages hold is random.
-    #[allow(dead_code, reason = "for the fuzz target")]
     pub fn of(choices: &[u8]) -> Self {
         let (choices, _) = choices.as_chunks();
         Self {

@@ -1,14 +1,19 @@
-//! One function for each parser of stored bytes. It takes any bytes, must not panic, and checks
-//! what must hold of whatever is accepted: that it keeps the limits of `docs/reference/format.md`,
-//! and comes
-//! back when it is written again.
+//! One function for each parser of bytes that were stored, sent or written by others. It takes any
+//! bytes, must not panic, and checks what must hold of whatever is accepted: that it keeps the
+//! limits of `docs/reference/format.md`, and comes back when it is written again.
 //!
 //! Payloads are sealed here, so that what is behind the authentication is reached: a client with
-//! the key may be hostile or have a bug. `crates/store/tests/fuzz.rs` runs the functions for a
-//! short time in every test run, `fuzz/fuzz_targets/stored.rs` in libFuzzer.
+//! the key may be hostile or have a bug. Keys and names are the same in each process, so that an
+//! input that is sealed can be kept. `crates/store/tests/fuzz.rs` runs the functions for a short
+//! time and with the [kept inputs](crate::corpus) in every test run, `fuzz/fuzz_targets/parsers.rs`
+//! in libFuzzer.
 
+mod foreign;
+mod kernels;
+mod network;
 mod served;
 mod striped;
+mod text;
 
 use std::collections::HashSet;
 use std::fs;
@@ -19,6 +24,10 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 use tabane_archive::Archive;
+use tabane_format::config::{Config, WRITE_ONLY};
+use tabane_format::key::Unwrapped;
+use tabane_format::keyring::Keyring;
+use tabane_format::writer_key::{WRITER_ID_LEN, WriterId};
 use tabane_index::Cache;
 use tabane_index::PageKeys;
 use tabane_index::{Index, IndexSegment};
@@ -40,7 +49,7 @@ use tabane_store::parts::removal::Removal;
 use tabane_store::parts::{self, tree};
 use tabane_store::restore::RestoreOptions;
 use tabane_store::snapshot::{Filter, GroupBy, Origin, Snapshot, Summary};
-use tabane_store::{FORMAT, Id, InitOptions, Repository, client, diff, dump, stats};
+use tabane_store::{FORMAT, Id, Repository, client, diff, dump, stats};
 
 use crate::memory::MemoryStorage;
 
@@ -54,7 +63,7 @@ pub struct Parser {
     pub samples: fn() -> Vec<Vec<u8>>,
 }
 
-/// All parsers of stored bytes.
+/// All parsers, and the kernels.
 pub const PARSERS: &[Parser] = &[
     Parser {
         name: "object",
@@ -166,6 +175,51 @@ pub const PARSERS: &[Parser] = &[
         run: striped::set_file,
         samples: striped::set_file_samples,
     },
+    Parser {
+        name: "wire",
+        run: network::wire,
+        samples: network::wire_samples,
+    },
+    Parser {
+        name: "ring",
+        run: network::ring,
+        samples: network::ring_samples,
+    },
+    Parser {
+        name: "borg",
+        run: foreign::borg,
+        samples: foreign::borg_samples,
+    },
+    Parser {
+        name: "restic",
+        run: foreign::restic,
+        samples: foreign::restic_samples,
+    },
+    Parser {
+        name: "check_file",
+        run: text::check_file,
+        samples: text::check_file_samples,
+    },
+    Parser {
+        name: "key_text",
+        run: text::key_text,
+        samples: text::key_text_samples,
+    },
+    Parser {
+        name: "clients",
+        run: text::clients,
+        samples: text::clients_samples,
+    },
+    Parser {
+        name: "web",
+        run: network::web,
+        samples: network::web_samples,
+    },
+    Parser {
+        name: "kernels",
+        run: kernels::kernels,
+        samples: kernels::kernel_samples,
+    },
 ];
 
 const HEADER_LEN: usize = 40;
@@ -176,18 +230,40 @@ fn password() -> Password {
     b"correct horse".to_vec().into()
 }
 
+/// A storage with a config and a key, whose secrets and names are the same each time.
+fn new_storage(features: &[&str]) -> MemoryStorage {
+    let storage = MemoryStorage::default();
+    let config = Config {
+        id: Id([1; 32]),
+        hash: tabane_store::Algorithm::Sha256,
+        chunking: Chunking::default(),
+        chunker_secret: Id([2; 32]),
+        features: features.iter().map(|&feature| feature.to_owned()).collect(),
+    };
+    let json = serde_json::to_vec(&config).expect("JSON");
+    let master = parts::MasterKey::from_bytes(&[3; 32]).expect("32 bytes");
+    storage.set(Name::CONFIG, master.seal_config(FORMAT, &json));
+    let secret = Unwrapped::Master(master);
+    key::add(&storage, &secret, &password(), KdfCost::WEAKEST).expect("a key");
+    // It copies both.
+    open(&storage, &password()).repair_config().expect("copies");
+    storage
+}
+
+fn open(storage: &MemoryStorage, password: &Password) -> Arc<Repository> {
+    let repository = Repository::open(Arc::new(storage.clone()), password);
+    Arc::new(repository.expect("a repository"))
+}
+
 thread_local! {
     static REPOSITORY: (MemoryStorage, Arc<Repository>) = {
-        let storage = MemoryStorage::default();
-        let kdf_cost = KdfCost::WEAKEST;
-        let options = InitOptions::default().kdf_cost(kdf_cost);
-        let repository = Repository::init(Arc::new(storage.clone()), &password(), options);
-        (storage, Arc::new(repository.expect("init")))
+        let storage = new_storage(&[]);
+        let repository = open(&storage, &password());
+        (storage, repository)
     };
 }
 
-/// A repository with a config and a key, and nothing else. Its master key is another in each
-/// thread.
+/// A repository with a config and a key, and nothing else.
 fn empty_repository() -> (MemoryStorage, Arc<Repository>) {
     let (storage, repository) = REPOSITORY.with(Clone::clone);
     for kind in ObjectKind::ALL {
@@ -266,17 +342,16 @@ fn object_samples() -> Vec<Vec<u8>> {
 
 thread_local! {
     static WITH_WRITER: (MemoryStorage, Arc<Repository>, Arc<Repository>) = {
-        let storage = MemoryStorage::default();
-        let options = InitOptions::default().kdf_cost(KdfCost::WEAKEST);
-        let full = Repository::init(Arc::new(storage.clone()), &password(), options);
+        let storage = new_storage(&[WRITE_ONLY]);
+        let full = open(&storage, &password());
+        let keyring = Keyring::new(Unwrapped::Master(parts::master(&full).clone()), true);
+        let master = keyring.as_master("this").expect("the master key");
+        let key = master.writer_of(WriterId([4; WRITER_ID_LEN]), full.config());
         let other: Password = b"write only".to_vec().into();
-        full.expect("init")
-            .add_write_only_key(&other, KdfCost::WEAKEST)
+        key::add(&storage, &Unwrapped::Writer(Box::new(key)), &other, KdfCost::WEAKEST)
             .expect("a write-only key");
-        let open = |password: &Password| {
-            Arc::new(Repository::open(Arc::new(storage.clone()), password).expect("open"))
-        };
-        (storage.clone(), open(&password()), open(&other))
+        let writer = open(&storage, &other);
+        (storage, full, writer)
     };
 }
 
@@ -1074,18 +1149,23 @@ thread_local! {
         let name = format!("tabane-fuzz-{}-{}", std::process::id(),
         sha256(thread.as_bytes()).short());
         let root = std::env::temp_dir().join(name);
-        let options = InitOptions::default().kdf_cost(KdfCost::WEAKEST);
-        let repository = Repository::init(Arc::new(MemoryStorage::default()), &password(), options)
-            .expect("init")
+        let storage = new_storage(&[]);
+        let repository = Repository::open(Arc::new(storage.clone()), &password())
+            .expect("a repository")
             .with_cache(Cache::new(root.clone(), |_: &str| ()));
         for first in [1, 3] {
             let packs: IndexSegment = [first, first + 1].map(|pack| (Id([pack; 32]),
             contents(pack))).into();
             for (pack, _) in &packs {
                 let name = Name::new(ObjectKind::Pack, *pack);
-                repository.storage().put(name, &[b"a pack"]).expect("put");
+                storage.set(name, b"a pack".to_vec());
             }
-            repository.write_index_segment(&packs).expect("put");
+            // A run names index objects, so that their salts must not be random.
+            let salt = [first; 32];
+            let key = parts::master(&repository).object_key(ObjectKind::Index, &salt);
+            let payload = postcard::to_stdvec(&packs).expect("postcard");
+            let sealed = key.seal_whole(&[b"TABANEI\x01", &salt], &[&payload]);
+            put_raw(&storage, ObjectKind::Index, &sealed);
         }
         (Arc::new(repository), root)
     };

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tabane_engine::{Algorithm, Hasher};
 use tabane_storage::{Name, ObjectKind, Storage, object_id};
 use tabane_store::Id;
@@ -27,7 +27,7 @@ thread_local! {
     /// there.
     static SET: (Vec<Objects>, Vec<(Name, Vec<u8>)>) = {
         let disks: Vec<MemoryStorage> = (0..TARGETS).map(|_| MemoryStorage::default()).collect();
-        StripedStorage::form(places(&disks[..TARGETS - 1]), false).expect("a set");
+        describe(&disks[..TARGETS - 1], 1);
         let bytes = 0..70_000_u32;
         let stripe = |byte: u8| bytes.clone().map(|at| (at / 256) as u8 ^ byte).collect::<Vec<_>>();
         let mut stored = Vec::new();
@@ -41,8 +41,7 @@ thread_local! {
             stored.push((name, bytes));
         };
         put(&disks[..TARGETS - 1], ObjectKind::Pack, stripe(0), true);
-        let storage = open(&disks[..TARGETS - 1]).expect("the set");
-        storage.add(&places(&disks)[TARGETS - 1]).expect("one more target");
+        describe(&disks, 2);
         put(&disks, ObjectKind::Pack, stripe(1), false);
         put(&disks, ObjectKind::Pack, stripe(2), true);
         put(&disks, ObjectKind::Snapshot, b"a snapshot".to_vec(), true);
@@ -51,10 +50,45 @@ thread_local! {
     };
 }
 
+/// Makes a set of these targets, or adds the last one to a set of the others. Names are the same
+/// each time: a set of a program has random ones.
+fn describe(disks: &[MemoryStorage], epoch: u64) {
+    let set = Id([0xee; 32]);
+    let target = |number: usize| Id([number as u8; 32]);
+    let numbers = 0..disks.len();
+    let generations = (TARGETS - 1..=disks.len()).map(|len| (0..len).map(target).collect());
+    let generations: Vec<Vec<Id>> = generations.collect();
+    let members = numbers.map(|number| json!({"id": target(number), "url": url(number)}));
+    let description = json!({
+        "format": 2,
+        "set": set,
+        "epoch": epoch,
+        "fixed_roles": false,
+        "targets": members.collect::<Vec<_>>(),
+        "generations": generations,
+    });
+    let description = description.to_string().into_bytes();
+    for (number, disk) in disks.iter().enumerate() {
+        let identity = json!({
+            "format": 1,
+            "set": set,
+            "target": target(number),
+            "checksum": object_id(&[&set.0, &target(number).0]),
+        });
+        disk.set(Name::TARGET, identity.to_string().into_bytes());
+        let name = Name::new(ObjectKind::Set, object_id(&[&description]));
+        disk.set(name, description.clone());
+    }
+}
+
+fn url(number: usize) -> String {
+    format!("/disk/{number}")
+}
+
 fn places(disks: &[MemoryStorage]) -> Vec<Place> {
     let disks = disks.iter().cloned().enumerate();
     let places = disks.map(|(number, disk)| Place {
-        url: format!("/disk/{number}"),
+        url: url(number),
         storage: Arc::new(disk),
     });
     places.collect()

@@ -9,6 +9,8 @@
 mod answer;
 mod request;
 
+pub use request::Wanted as PropertiesWanted;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -1,13 +1,12 @@
-//! Every backend against the portable one, and messages in pieces against whole ones.
+//! Every backend beside the portable one, and messages in pieces beside whole ones.
 //!
-//! The input is a program: its first byte chooses the algorithm, pairs of bytes after it the
-//! lengths of messages and where each is cut, and the messages are taken from the input itself.
-#![no_main]
+//! The input is a program: its first byte chooses the algorithm, its second the number of messages,
+//! pairs of bytes after them the lengths of messages and where each is cut. The messages are taken
+//! from the rest.
 
-use libfuzzer_sys::fuzz_target;
 use tabane_lanes::{Algorithm, Backend, Hasher, finish_many, hash_many, hash_many_on, update_many};
 
-fuzz_target!(|input: &[u8]| {
+pub fn kernels(input: &[u8]) {
     let [first, count, rest @ ..] = input else {
         return;
     };
@@ -41,4 +40,13 @@ fuzz_target!(|input: &[u8]| {
     }
     let digests = finish_many(&hashers.iter().collect::<Vec<_>>());
     assert_eq!(digests, expected, "{algorithm} in pieces");
-});
+}
+
+pub fn kernel_samples() -> Vec<Vec<u8>> {
+    let data: Vec<u8> = (0..300_u16).map(|number| number as u8).collect();
+    let program = |algorithm: usize| {
+        let lengths = [0, 0, 1, 255, 63, 0x10, 64, 0x81, 200, 0x33];
+        [&[algorithm as u8, 5], &lengths[..], &data].concat()
+    };
+    (0..Algorithm::ALL.len()).map(program).collect()
+}
