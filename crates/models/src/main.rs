@@ -15,8 +15,8 @@ const USAGE: &str = "tabane-models removal BACKUPS PRUNES [STEPS]
 tabane-models far-removal BACKUPS PRUNES [STEPS]
 tabane-models cluster FAULTS HEALS [STEPS]
 tabane-models groups FAULTS MOVERS [STEPS]
-BACKUPS: 0 to 3. PRUNES, FAULTS, HEALS, MOVERS: 0 to 2. STEPS: about how many to take at most; without it,
-all.";
+BACKUPS: 0 to 3. PRUNES, FAULTS, HEALS, MOVERS: 0 to 2.
+STEPS: about how many to take at most; without it, all.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -220,7 +220,7 @@ impl StripedStorage {
             // Nobody who opens the set now is to follow a description that does not stay.
             if !is_latest(*storage, description).map_err(|error| cannot(url, error))? {
                 return Err(overtaken(
-                    "another client has changed the targets; this command changed nothing",
+                    "another client has changed the targets, so this change was not made",
                 ));
             }
         }
