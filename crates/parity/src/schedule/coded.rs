@@ -28,9 +28,9 @@ type Sum = u64;
 type Items = u64;
 
 /// For each number of roles, from [`ROLES_MIN`] on, the factors by which diagonals are assigned to
-/// roles, as [`by_factors`] has them. With one factor there are the fewest transfers that there can
-/// be, or one more for eight roles. Where that would let too many transfers wait for one another,
-/// there are two or three. `examples/search_coded.rs` finds them.
+/// roles, as [`by_factors`] has them. Up to eight roles there is one: the fewest transfers that
+/// there can be, or one more for eight roles. For more roles too many transfers would wait for one
+/// another; there are two or three then. `examples/search_coded.rs` finds them.
 const FACTORS: [&[usize]; 29] = [
     &[2],
     &[3],
@@ -77,7 +77,7 @@ pub(super) fn schedule(layout: &Layout) -> Option<Schedule> {
 
 /// The schedule that these factors give for a layout: role u, counted from 1, adds up diagonals
 /// f · u modulo p for each factor f, counted so that row v of role u is on diagonal u + v, with v
-/// from 1. None if p is more than 31.
+/// from 1. Factors are from 1 to p − 1, none twice. None if p is more than 31.
 ///
 /// [`Kind::Coded`](super::Kind::Coded) has the best factors; this is for the search for them.
 pub fn by_factors(layout: &Layout, factors: &[usize]) -> Option<Schedule> {
@@ -266,10 +266,10 @@ impl<'a> Backwards<'a> {
         let lacks = |role: &usize| self.roles[*role].lacks();
         let most = (0..layout.diagonal_role()).rev().max_by_key(lacks);
         let most = most.expect("there are row roles");
-        let diagonals = layout.diagonals().map(|diagonal| self.diagonal(diagonal));
         if lacks(&most) == 0 {
             return false;
         }
+        let diagonals = layout.diagonals().map(|diagonal| self.diagonal(diagonal));
         let mut others = diagonals.filter(|&sum| !self.roles[most].wanted.knows(sum));
         let diagonal = others.next();
         let diagonal = diagonal.expect("a role that knows all diagonals can take all rows");

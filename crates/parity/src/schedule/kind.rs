@@ -43,7 +43,7 @@ impl Kind {
     }
 
     /// The schedule of this kind for a layout; only [`Kind::Coded`] may have none. For up to 32
-    /// roles it is made once: that can take a tenth of a second, and each stripe needs it.
+    /// roles it is made once: that can take hundredths of a second, and each stripe needs it.
     pub fn schedule(self, layout: &Layout) -> Option<Schedule> {
         static KEPT: [[OnceLock<Option<Schedule>>; KEPT_ROLES]; Kind::ALL.len()] =
             [const { [const { OnceLock::new() }; KEPT_ROLES] }; Kind::ALL.len()];
