@@ -8,8 +8,8 @@
 //! and prints a line for each that gives a schedule: the factors, the transfers and the fewest that
 //! there can be, the longest sequence of transfers that wait for one another, what the busiest role
 //! receives and sends by the data, and exclusive ors a data block. The best ones come first: with
-//! the shortest sequence, then with the fewest transfers, of a busiest role that receives least, and
-//! with the fewest exclusive ors.
+//! the shortest sequence, then with the fewest transfers, with a busiest role that receives least,
+//! and with the fewest exclusive ors.
 
 use tabane_parity::Layout;
 use tabane_parity::schedule::{by_factors, fewest_transfers};
