@@ -42,12 +42,6 @@ impl Vector {
         self.0.iter().enumerate().flat_map(ones)
     }
 
-    fn has(&self, place: usize) -> bool {
-        self.0
-            .get(place / 64)
-            .is_some_and(|word| word >> (place % 64) & 1 == 1)
-    }
-
     /// Whether the vector is zero.
     pub fn is_zero(&self) -> bool {
         self.0.iter().all(|&word| word == 0)
@@ -57,50 +51,6 @@ impl Vector {
 impl PartialEq for Vector {
     fn eq(&self, other: &Self) -> bool {
         Self::sum([self, other]).is_zero()
-    }
-}
-
-/// All sums of some vectors, which are numbered.
-#[derive(Clone, Debug, Default)]
-pub struct Span {
-    /// Independent sums, each with the place of its first one, the sum itself and the numbers of
-    /// its terms. No two sums begin at the same place.
-    sums: Vec<(usize, Vector, Vector)>,
-}
-
-impl Span {
-    /// Adds the vector of this number.
-    pub fn add(&mut self, number: usize, vector: &Vector) {
-        let (rest, used) = self.reduce(vector);
-        let Some(first) = rest.ones().next() else {
-            return;
-        };
-        let of = Vector::sum([&used, &Vector::unit(number)]);
-        for (_, sum, its) in &mut self.sums {
-            if sum.has(first) {
-                sum.add(&rest);
-                its.add(&of);
-            }
-        }
-        self.sums.push((first, rest, of));
-    }
-
-    /// The numbers of vectors whose sum is `vector`, if there are such.
-    pub fn express(&self, vector: &Vector) -> Option<Vec<usize>> {
-        let (rest, used) = self.reduce(vector);
-        rest.is_zero().then(|| used.ones().collect())
-    }
-
-    /// Reduces a vector by the span; returns the rest, and the numbers of the vectors subtracted.
-    fn reduce(&self, vector: &Vector) -> (Vector, Vector) {
-        let (mut rest, mut used) = (vector.clone(), Vector::default());
-        for (first, sum, of) in &self.sums {
-            if vector.has(*first) {
-                rest.add(sum);
-                used.add(of);
-            }
-        }
-        (rest, used)
     }
 }
 
@@ -148,29 +98,5 @@ mod tests {
                 assert_eq!(cells[cell], [sum], "{roles} {cell}");
             }
         }
-    }
-
-    #[test]
-    fn spans_know_what_is_in_them() {
-        let vector = |ones: &[usize]| {
-            let units: Vec<Vector> = ones.iter().map(|&place| Vector::unit(place)).collect();
-            Vector::sum(&units)
-        };
-        let held = [
-            vector(&[0, 70]),
-            vector(&[70, 2]),
-            vector(&[0, 2]),
-            vector(&[3, 130]),
-        ];
-        let mut span = Span::default();
-        for (number, vector) in held.iter().enumerate() {
-            span.add(number, vector);
-        }
-        for wanted in [vector(&[0, 2]), vector(&[0, 70, 3, 130]), vector(&[])] {
-            let of = span.express(&wanted).unwrap();
-            assert_eq!(Vector::sum(of.iter().map(|&number| &held[number])), wanted);
-        }
-        assert_eq!(span.express(&vector(&[0])), None);
-        assert_eq!(span.express(&vector(&[130])), None);
     }
 }

@@ -98,8 +98,8 @@ fn nonsense_is_refused() {
         ("-n 5 --lost 1,1", "target 1 is named twice"),
         ("-n 5 --lost 0,1,2", "any two can be rebuilt, no more"),
         (
-            "-n 9 --schedule coded",
-            "no coded schedule is known for 9 targets",
+            "-n 33 --schedule coded",
+            "no coded schedule is known for 33 targets",
         ),
         (
             "--schedule star",

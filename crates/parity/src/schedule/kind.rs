@@ -2,10 +2,14 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use super::transfer::Schedule;
 use super::{chain, coded, direct, shared};
 use crate::Layout;
+
+/// Schedules for fewer roles are kept once they are made.
+const KEPT_ROLES: usize = 33;
 
 /// The ways to make a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +22,9 @@ pub enum Kind {
     /// Each data block goes to the node of its row parity, which can then stand in for its node
     /// when diagonals are gathered: 1.5 transfers a data block.
     Shared,
-    /// Nodes send sums of what they keep and what they have received, found by search. For some
-    /// numbers of roles.
+    /// Nodes send sums of what they keep and what they have received: the fewest transfers that
+    /// there can be, or a few more: from 1.5 a data block (4 roles) to 1.07 (32). Only for 4 to 32
+    /// roles.
     Coded,
 }
 
@@ -37,8 +42,18 @@ impl Kind {
         }
     }
 
-    /// The schedule of this kind for a layout; only [`Kind::Coded`] may have none.
+    /// The schedule of this kind for a layout; only [`Kind::Coded`] may have none. For up to 32
+    /// roles it is made once: that can take hundredths of a second, and each stripe needs it.
     pub fn schedule(self, layout: &Layout) -> Option<Schedule> {
+        static KEPT: [[OnceLock<Option<Schedule>>; KEPT_ROLES]; Kind::ALL.len()] =
+            [const { [const { OnceLock::new() }; KEPT_ROLES] }; Kind::ALL.len()];
+        match KEPT[self as usize].get(layout.roles()) {
+            Some(kept) => kept.get_or_init(|| self.make(layout)).clone(),
+            None => self.make(layout),
+        }
+    }
+
+    fn make(self, layout: &Layout) -> Option<Schedule> {
         match self {
             Self::Direct => Some(direct::schedule(layout)),
             Self::Chain => Some(chain::schedule(layout)),

@@ -18,6 +18,7 @@ mod shared;
 mod transfer;
 mod verify;
 
+pub use coded::by_factors;
 pub use costs::{Costs, fewest_transfers};
 pub use kind::Kind;
 pub use part::{Arrived, Part, Sent};

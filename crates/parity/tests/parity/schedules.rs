@@ -49,7 +49,7 @@ fn every_schedule_passes_the_verifier() {
             }
             kinds += 1;
         }
-        assert!(kinds >= 3);
+        assert_eq!(kinds, if roles == 3 { 3 } else { 4 });
     }
 }
 
@@ -68,6 +68,9 @@ fn they_cost_no_more_than_they_should() {
         (Kind::Coded, 5, 16, 0.500, 0.333),
         (Kind::Coded, 6, 20, 0.400, 0.250),
         (Kind::Coded, 7, 36, 0.334, 0.200),
+        (Kind::Coded, 8, 43, 0.314, 0.171),
+        (Kind::Coded, 11, 110, 0.211, 0.122),
+        (Kind::Coded, 17, 272, 0.133, 0.071),
     ] {
         let costs = costs(roles, kind);
         assert!(costs.transfers <= transfers, "{kind}, {roles}: {costs:?}");
@@ -173,6 +176,76 @@ fn the_load_is_even() {
             );
         }
     }
+}
+
+/// For all numbers of targets that a group can have: near the fewest transfers, and no role is
+/// busier than with `shared`.
+#[test]
+fn coded_schedules_are_near_the_bound() {
+    for roles in 4..=32 {
+        let layout = Layout::new(roles).unwrap();
+        let schedule = Kind::Coded.schedule(&layout).unwrap();
+        assert_eq!(schedule.verify(&layout), Ok(()), "{roles}");
+        let (coded, shared) = (schedule.costs(&layout), costs(roles, Kind::Shared));
+        let fewest = fewest_transfers(&layout);
+        let more = match roles {
+            ..=7 => 0,
+            8 => 1,
+            25..=28 => 2 * layout.rows(),
+            _ => layout.rows(),
+        };
+        assert!(
+            (fewest..=fewest + more).contains(&coded.transfers),
+            "{coded:?}"
+        );
+        assert!(
+            coded.busiest_ingress() <= shared.busiest_ingress(),
+            "{roles}"
+        );
+        assert!(coded.busiest_egress() <= shared.busiest_egress(), "{roles}");
+        assert!(coded.hops <= shared.hops + 2, "{roles}: {}", coded.hops);
+        // Each parity of a diagonal goes to the diagonal role once, and it sends nothing.
+        assert_eq!(coded.ingress[roles - 1], layout.rows());
+        assert_eq!(coded.egress[roles - 1], 0);
+    }
+    for roles in [3, 33, 64] {
+        assert_eq!(Kind::Coded.schedule(&Layout::new(roles).unwrap()), None);
+    }
+}
+
+/// Nodes and clients make schedules each for itself and know them by name. If this fails, what was
+/// changed needs a name of its own.
+#[test]
+fn schedules_are_the_same_in_all_versions() {
+    let digest = |kind: Kind| {
+        let mut digest = 0xcbf2_9ce4_8422_2325_u64;
+        let mut add = |number: usize| {
+            digest = (digest ^ number as u64).wrapping_mul(0x0100_0000_01b3);
+        };
+        for (layout, schedule) in (3..=32).filter_map(|roles| {
+            let layout = Layout::new(roles).unwrap();
+            let schedule = kind.schedule(&layout)?;
+            Some((layout, schedule))
+        }) {
+            for transfer in &schedule.transfers {
+                add(match transfer.from {
+                    Node::Client => layout.roles(),
+                    Node::Role(role) => role,
+                });
+                add(transfer.to);
+                transfer.of.iter().copied().for_each(&mut add);
+            }
+            schedule.stores.iter().flatten().copied().for_each(&mut add);
+        }
+        digest
+    };
+    let digests = [
+        0x36c3_0d0c_cba7_0403,
+        0x1036_bd1c_1c20_1deb,
+        0x011b_614e_6f50_2f6d,
+        0xd366_3a8e_037c_cb0c,
+    ];
+    assert_eq!(Kind::ALL.map(digest), digests);
 }
 
 #[test]

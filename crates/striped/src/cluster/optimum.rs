@@ -349,9 +349,16 @@ mod tests {
                 assert_near(load.ingress[4], 4.0 / 12.0);
             }
         }
-        // Of four nodes no coded schedule is known.
-        let kinds: Vec<Kind> = loads(4).0.iter().map(|load| load.kind).collect();
-        assert_eq!(kinds, [Direct, Chain, Shared]);
+        // For three nodes there is no coded schedule.
+        let kinds = |nodes| {
+            loads(nodes)
+                .0
+                .iter()
+                .map(|load| load.kind)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(kinds(3), [Direct, Chain, Shared]);
+        assert_eq!(kinds(4), [Direct, Chain, Shared, Coded]);
     }
 
     /// All nodes at a fourth, roles taking turns. `direct` takes 5/3 of the client's link and 1/3
@@ -420,7 +427,7 @@ mod tests {
         let best = loads(17).best(&rates(1.0, &[1.0; 17]), true);
         assert_near(best.rate, 1.0);
         assert_eq!(best.shares.len(), 1, "{best:?}");
-        assert_eq!(best.shares[0].0.kind, Kind::Shared);
+        assert_eq!(best.shares[0].0.kind, Kind::Coded);
     }
 
     #[test]
