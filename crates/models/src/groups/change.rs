@@ -166,12 +166,11 @@ impl Groups {
                 let Change::Forget(gone) = change else {
                     unreachable!("only what is forgotten has marks");
                 };
-                match self.is_left(state, &own, gone) {
-                    true if self.way != Way::ForgetsUnseen => At::Idle,
-                    _ => {
-                        next.new = state.number_of(own.without(gone));
-                        At::Ready
-                    }
+                if self.way != Way::ForgetsUnseen && self.is_left(state, &own, gone) {
+                    At::Idle
+                } else {
+                    next.new = state.number_of(own.without(gone));
+                    At::Ready
                 }
             }
             At::Ready => {
@@ -183,10 +182,7 @@ impl Groups {
                 }
                 let is_first = self.way == Way::AnnouncesAtOnce
                     || state.is_latest(own.targets & next.todo, admin.new);
-                match is_first {
-                    true => At::Putting,
-                    false => At::Idle,
-                }
+                if is_first { At::Putting } else { At::Idle }
             }
             At::Putting => {
                 let known = admin.todo & own.targets;
@@ -206,12 +202,11 @@ impl Groups {
                 let targets = state.known(admin.new).targets;
                 let is_alone = self.way == Way::AnnouncesUnseen
                     || state.is_latest(state.there(targets), admin.new);
-                match is_alone {
-                    true => {
-                        next.change += 1;
-                        At::Idle
-                    }
-                    false => At::Withdrawing,
+                if is_alone {
+                    next.change += 1;
+                    At::Idle
+                } else {
+                    At::Withdrawing
                 }
             }
             At::Withdrawing => {

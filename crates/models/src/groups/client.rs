@@ -353,23 +353,26 @@ impl Groups {
             Deletion::LookingForTargets => {
                 let later = state.later(own);
                 let lacks = later.is_some_and(|later| later.targets & !targets != 0);
-                match lacks {
-                    true => Deletion::Marking,
-                    false => Deletion::LookingForNotes,
+                if lacks {
+                    Deletion::Marking
+                } else {
+                    Deletion::LookingForNotes
                 }
             }
             Deletion::LookingForNotes => {
                 let notes = state.noted_by_others(Who::Deleter) & targets;
-                match notes != 0 || state.there(targets) != targets {
-                    true => Deletion::Marking,
-                    false => Deletion::LookingForParts,
+                if notes != 0 || state.there(targets) != targets {
+                    Deletion::Marking
+                } else {
+                    Deletion::LookingForParts
                 }
             }
             Deletion::LookingForParts => {
                 let is_there = state.seen(targets) != [0; TARGETS];
-                match is_there || state.there(targets) != targets {
-                    true => Deletion::Marking,
-                    false => Deletion::Ended,
+                if is_there || state.there(targets) != targets {
+                    Deletion::Marking
+                } else {
+                    Deletion::Ended
                 }
             }
             Deletion::CheckingMark => {

@@ -166,10 +166,7 @@ impl Groups {
         let is_retired = own.group_of(targets).is_none();
         let mut groups: Targets = own.groups().iter().fold(0, |all, group| all | 1 << group);
         if self.kind == Kind::Large && self.way != Way::LargeAnywhere {
-            groups = match is_retired {
-                true => 1 << own.groups()[0],
-                false => 0,
-            };
+            groups = if is_retired { 1 << own.groups()[0] } else { 0 };
         }
         let is_other = |group: &usize| {
             let is_newer = *group as u8 > highest || self.way == Way::MovesBack;
@@ -255,9 +252,10 @@ impl Groups {
                     let old = bits(mover.from).filter(is_old);
                     next.from = old.fold(0, |all, target| all | 1 << target);
                 }
-                match is_whole && is_current {
-                    true => Moving::Looked,
-                    false => Moving::Done,
+                if is_whole && is_current {
+                    Moving::Looked
+                } else {
+                    Moving::Done
                 }
             }
             Moving::Looked => {
@@ -336,18 +334,20 @@ impl Groups {
                 next.noted = state.there(own.targets);
                 Stage::Described
             }
-            Stage::Described => match is_marked(state) {
-                true => Stage::Marked,
-                false => Stage::Listing,
-            },
+            Stage::Described => {
+                if is_marked(state) {
+                    Stage::Marked
+                } else {
+                    Stage::Listing
+                }
+            }
             Stage::Marked => {
                 let is_current = self.way == Way::AppliesUnasked || state.later(heal.own).is_none();
-                match is_all_there && is_alone(state) && is_current {
-                    true => {
-                        state.delete(own.targets);
-                        Stage::Applied
-                    }
-                    false => Stage::Listing,
+                if is_all_there && is_alone(state) && is_current {
+                    state.delete(own.targets);
+                    Stage::Applied
+                } else {
+                    Stage::Listing
                 }
             }
             Stage::Applied => {

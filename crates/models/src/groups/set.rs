@@ -129,9 +129,10 @@ impl Description {
         next.groups = [0; GROUPS_MAX];
         let others = self.groups().iter().filter(|other| **other != group);
         for (place, &other) in others.enumerate() {
-            next.groups[place] = match other < group {
-                true => next.push(self.generation(other)),
-                false => other,
+            next.groups[place] = if other < group {
+                next.push(self.generation(other))
+            } else {
+                other
             };
         }
         next
