@@ -58,6 +58,10 @@ pub enum Mode {
     Free,
     /// It puts or deletes the object.
     Works,
+    /// It has begun to delete parts, and put no mark: it will ask for later descriptions.
+    Deletes,
+    /// It has put a mark. What it asks for in the end the model does not have.
+    Marks,
     /// It heals, and has not listed marks yet.
     BeginsToHeal,
     /// It heals.
@@ -348,14 +352,18 @@ impl State {
     fn has_to_wait(&mut self, client: usize, operation: Operation) -> bool {
         use ObjectKind::{Config, Deleted, Set};
         let client = &mut self.clients[client];
-        if (client.mode, operation) == (Mode::BeginsToHeal, Operation::List(Deleted)) {
-            client.mode = Mode::Heals;
-        }
+        client.mode = match (client.mode, operation) {
+            (Mode::BeginsToHeal, Operation::List(Deleted)) => Mode::Heals,
+            (Mode::Works, Operation::Delete(What::Part)) => Mode::Deletes,
+            (Mode::Works | Mode::Deletes, Operation::Put(What::Mark)) => Mode::Marks,
+            (mode, _) => mode,
+        };
         match (client.mode, operation) {
             (Mode::Free, _) => false,
             (Mode::BeginsToHeal, Operation::Put(What::Note)) => false,
             (_, Operation::Put(_) | Operation::Delete(_)) => true,
-            (Mode::Works, Operation::FindPart | Operation::List(Set)) => true,
+            (Mode::Works | Mode::Marks, Operation::FindPart) => true,
+            (Mode::Deletes, Operation::FindPart | Operation::List(Set)) => true,
             (Mode::Heals, Operation::List(Deleted | Config)) => true,
             (_, Operation::FindPart | Operation::List(_)) => false,
         }

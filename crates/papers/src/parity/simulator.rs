@@ -712,18 +712,21 @@ mod tests {
 
     #[test]
     fn the_bound_is_what_the_fullest_links_carry() {
-        let bound = |clients, mixtures: fn(&Case) -> Vec<Mixture>| {
+        let bound = |clients, kind: Option<Kind>| {
             let case = case(&[1.0; 5], 5, clients);
-            case.bound(&mixtures(&case)).unwrap()
+            let mixtures = match kind {
+                Some(kind) => case.alone(kind),
+                None => case.best().unwrap(),
+            };
+            case.bound(&mixtures).unwrap()
         };
-        let (direct, best): (fn(&Case) -> _, fn(&Case) -> _) =
-            (|case| case.alone(Kind::Direct), |case| case.best().unwrap());
+        let direct = Some(Kind::Direct);
         assert!((bound(1, direct) - 0.6).abs() < 1e-9);
-        assert!((bound(1, best) - 1.0).abs() < 1e-9);
+        assert!((bound(1, None) - 1.0).abs() < 1e-9);
         // Nodes store five thirds of the data, so all together take in three links of data.
         assert!((bound(6, direct) - 3.0).abs() < 1e-9);
-        assert!((bound(6, best) - 3.0).abs() < 1e-9);
-        assert!(bound(3, best) > bound(3, direct) && bound(3, best) < 3.0);
+        assert!((bound(6, None) - 3.0).abs() < 1e-9);
+        assert!(bound(3, None) > bound(3, direct) && bound(3, None) < 3.0);
     }
 
     /// Objects of any client go to any group, so all have an equal share of what clients send.
