@@ -302,15 +302,14 @@ impl Client {
 
     /// The service is gone, or is no good.
     fn lost(&self) {
-        let there = self.link.compare_exchange(
+        // First, so that no other thread connects again at once.
+        self.later();
+        let _ = self.link.compare_exchange(
             link::THERE,
             link::NONE,
             Ordering::AcqRel,
             Ordering::Relaxed,
         );
-        if there.is_ok() {
-            self.later();
-        }
     }
 
     /// The memory of a client that is connected.
