@@ -3,7 +3,7 @@
 /// Deepest directory that is walked, counted from the root.
 pub(crate) const DEPTH_MAX: usize = 20_000;
 
-/// Runs `work` on a thread whose stack has room for [`DEPTH_MAX`] levels of recursion.
+/// Runs `work` on a thread whose stack has room for 20,000 levels of recursion.
 pub fn with_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     const STACK_LEN: usize = 512 << 20;
     std::thread::scope(|scope| {
