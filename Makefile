@@ -28,7 +28,6 @@
 #   make fuzz       runs one parser in libFuzzer for a while, from the inputs that are kept for it: PARSER=directory
 #                   SECONDS=60, or the provider: FUZZ=provider (x86-64 Linux, needs a C++ compiler)
 #   make fuzz-corpus    the same, and then keeps the smallest inputs that reach all code that was reached
-#   make fuzz-coverage  prints which lines of each parser the kept inputs reach; needs rustup component add llvm-tools
 #   make bench      measures kernels, the paper's figures, copies and whole backups beside the tools that are installed
 #   make guard      measures the ratios to peers that the documentation claims, fails where one has fallen by more
 #                   than a tenth, and else writes docs/results/guard.json
@@ -336,11 +335,6 @@ fuzz-corpus: fuzz
 		"fuzz/corpus/$(FUZZED).least" "fuzz/corpus/$(FUZZED)"
 	KEEP="fuzz/corpus/$(FUZZED).least" PARSER=$(PARSER) "$(FUZZER)"
 
-# FUZZCOVERAGEFLAGS=--missing lists what no kept input reaches.
-FUZZCOVERAGEFLAGS =
-fuzz-coverage:
-	@$(PYTHON) -B contrib/fuzz_coverage.py "$$($(TARGET))/fuzz-coverage" $(PARSER) $(FUZZCOVERAGEFLAGS)
-
 book:
 	@command -v mdbook > /dev/null || { echo 'mdbook is missing: cargo install mdbook --locked' >&2; exit 1; }
 	mdbook build
@@ -480,5 +474,5 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: coverage simulate sanitize-threads dist test-packages test-image arm-tools test-arm test-arm-short test-arm-programs all book guard build documents figures miri models gpu-check fuzz fuzzer fuzz-corpus fuzz-coverage package wheels test test-all test-examples test-python test-page test-databases test-restic test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
+.PHONY: coverage simulate sanitize-threads dist test-packages test-image arm-tools test-arm test-arm-short test-arm-programs all book guard build documents figures miri models gpu-check fuzz fuzzer fuzz-corpus package wheels test test-all test-examples test-python test-page test-databases test-restic test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
 	uninstall clean

@@ -79,7 +79,7 @@ macro_rules! fuzz_tests {
             fuzz(stringify!($name));
         })*
 
-        /// All inputs that are kept: `make fuzz-coverage` runs them one parser at a time.
+        /// All inputs that are kept.
         mod kept {
             $(#[test]
             fn $name() {
