@@ -44,14 +44,15 @@ impl Flow {
         self.counters.behind.load(Ordering::Relaxed)
     }
 
-    /// Those of them that have not left this machine.
-    pub fn unsent(&self) -> u64 {
-        self.endpoint.queued().unsent
-    }
-
     /// Those of them that have arrived.
     pub fn arrived(&self) -> u64 {
-        self.sent().saturating_sub(self.endpoint.queued().unarrived)
+        self.arrived_and_unsent().0
+    }
+
+    /// Those of them that have arrived, and those that have not left this machine.
+    pub fn arrived_and_unsent(&self) -> (u64, u64) {
+        let queued = self.endpoint.queued();
+        (self.sent().saturating_sub(queued.unarrived), queued.unsent)
     }
 }
 

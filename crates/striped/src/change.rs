@@ -214,14 +214,15 @@ impl StripedStorage {
         let (stay, leave): (Vec<_>, Vec<_>) = known.partition(|(number, ..)| stays(*number));
         let stay = stay.into_iter().map(|(_, url, storage)| (url, storage));
         let mut stay: Vec<(&str, &dyn Storage)> = stay.collect();
-        let overtaken = |text: &str| StorageError::new(StorageErrorKind::Overtaken, text);
+        let overtaken = || {
+            let text = "another client has just changed the targets, so this change was not made";
+            Err(StorageError::new(StorageErrorKind::Overtaken, text))
+        };
         // model: groups/announce
         for (url, storage) in &stay {
             // Nobody who opens the set now is to follow a description that does not stay.
             if !is_latest(*storage, description).map_err(|error| cannot(url, error))? {
-                return Err(overtaken(
-                    "another client has changed the targets, so this change was not made",
-                ));
+                return overtaken();
             }
         }
         stay.extend(places.iter().map(|place| (&*place.url, &*place.storage)));
@@ -253,9 +254,7 @@ impl StripedStorage {
                 _ => {}
             }
         }
-        Err(overtaken(
-            "another client has just changed the targets, so this change was not made",
-        ))
+        overtaken()
     }
 }
 

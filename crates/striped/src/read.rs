@@ -4,14 +4,13 @@ mod prove;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::time::Instant;
 
 use tabane_parity::{Layout, Plan, recover_plan};
 
 use crate::container::{self, Form, Geometry, HEADER_LEN_MAX, Header, Shape};
 use crate::striped::StripedStorage;
 use crate::tags::{ObjectTags, TAG_LEN, Tag};
-use crate::targets::Ranges;
+use crate::targets::{Parts, Ranges};
 use tabane_storage::Id;
 use tabane_storage::buffer::{self, Buffer};
 use tabane_storage::{Name, Result, StorageError, StorageErrorKind, object_id};
@@ -474,7 +473,7 @@ impl<'a> StripeReader<'a> {
     }
 
     /// Reads these ranges from targets at once.
-    fn fetch(&self, ranges: &Ranges) -> Vec<(usize, Result<Vec<Vec<u8>>>)> {
+    fn fetch(&self, ranges: &Ranges) -> Parts {
         let targets = &self.storage.targets;
         let bytes = ranges
             .values()
@@ -484,16 +483,7 @@ impl<'a> StripeReader<'a> {
             let spare = 2_usize.saturating_sub(self.absent.len());
             return targets.read_first(self.name, ranges, spare);
         }
-        let numbers: Vec<usize> = ranges.keys().copied().collect();
-        targets.each(&numbers, |number, target| {
-            let read = |range: &Range<u64>| {
-                let begun = Instant::now();
-                let bytes = target.get(self.name, Some(range.clone()))?;
-                targets.gave(number, bytes.len(), begun.elapsed());
-                Ok(bytes)
-            };
-            ranges[&number].iter().map(read).collect()
-        })
+        targets.read(self.name, ranges)
     }
 
     /// Whether the header of a role's shard shows another form than was thought; asked once a role.

@@ -111,6 +111,22 @@ impl Target {
         }
     }
 
+    /// Reads these ranges of an object from the target's storage, and learns how fast it is.
+    fn read(
+        &self,
+        storage: &dyn Storage,
+        name: Name,
+        ranges: &[Range<u64>],
+    ) -> Result<Vec<Vec<u8>>> {
+        let read = |range: &Range<u64>| {
+            let begun = Instant::now();
+            let bytes = storage.get(name, Some(range.clone()))?;
+            lock(&self.pace).learn(bytes.len(), begun.elapsed());
+            Ok(bytes)
+        };
+        ranges.iter().map(read).collect()
+    }
+
     /// Why the target is out of use; `None` if it is in use.
     pub fn why_down(&self) -> Option<String> {
         let state = lock(&self.state);
@@ -238,11 +254,6 @@ impl Targets {
     /// Whether a target is in use.
     pub fn is_up(&self, number: usize) -> bool {
         self.storage(number).is_some()
-    }
-
-    /// Records that a target took this long for a read of `bytes` bytes.
-    pub fn gave(&self, number: usize, bytes: usize, took: Duration) {
-        lock(&self.all()[number].pace).learn(bytes, took);
     }
 
     /// Those of these targets that are in use and much slower than most, the slowest first. A
@@ -432,15 +443,21 @@ impl Targets {
 /// Ranges of an object to read from each target.
 pub type Ranges = BTreeMap<usize, Vec<Range<u64>>>;
 
+/// What was read of them: in their order, from each target that has answered.
+pub type Parts = Vec<(usize, Result<Vec<Vec<u8>>>)>;
+
 impl Targets {
+    /// Reads these ranges of an object from targets that are in use, at once.
+    pub fn read(&self, name: Name, ranges: &Ranges) -> Parts {
+        let numbers: Vec<usize> = ranges.keys().copied().collect();
+        self.each(&numbers, |number, storage| {
+            self.all()[number].read(storage, name, &ranges[&number])
+        })
+    }
+
     /// Reads these ranges of an object from targets that are in use, at once. Does without up to
     /// `spare` of them that take several times as long as the others: they are not in the result.
-    pub fn read_first(
-        &self,
-        name: Name,
-        ranges: &Ranges,
-        spare: usize,
-    ) -> Vec<(usize, Result<Vec<Vec<u8>>>)> {
+    pub fn read_first(&self, name: Name, ranges: &Ranges, spare: usize) -> Parts {
         let (sender, answers) = mpsc::channel();
         let begun = Instant::now();
         let mut left: BTreeSet<usize> = BTreeSet::new();
@@ -454,13 +471,7 @@ impl Targets {
             let ranges = ranges.clone();
             // A thread that nobody waits for ends when its target has answered.
             thread::spawn(move || {
-                let read = |range: &Range<u64>| {
-                    let begun = Instant::now();
-                    let bytes = storage.get(name, Some(range.clone()))?;
-                    lock(&shared.all[number].pace).learn(bytes.len(), begun.elapsed());
-                    Ok(bytes)
-                };
-                let read: Result<Vec<_>> = ranges.iter().map(read).collect();
+                let read = shared.all[number].read(&*storage, name, &ranges);
                 let _ = sender.send((number, read));
             });
         }

@@ -42,8 +42,9 @@ impl Mixer {
 
     /// Looks at the client's own flows, at this time of its clock in microseconds.
     pub fn look(&mut self, at_us: u64, flows: &[Flow]) {
-        let arrived = flows.iter().map(Flow::arrived).sum();
-        let is_waiting = flows.iter().map(|flow| flow.unsent() > 0);
+        let seen: Vec<(u64, u64)> = flows.iter().map(Flow::arrived_and_unsent).collect();
+        let arrived = seen.iter().map(|(arrived, _)| arrived).sum();
+        let is_waiting = seen.iter().map(|(_, unsent)| *unsent > 0);
         self.links.look(at_us, arrived, is_waiting);
     }
 
