@@ -27,7 +27,7 @@
 #                   rustup component add rust-src)
 #   make fuzz       runs one parser in libFuzzer for a while, from the inputs that are kept for it: PARSER=directory
 #                   SECONDS=60, or the provider: FUZZ=provider (x86-64 Linux, needs a C++ compiler)
-#   make fuzz-corpus    the same, and then keeps the smallest inputs that reach all code that was reached
+#   make fuzz-corpus    the same, and then keeps inputs that reach all code that was reached
 #   make bench      measures kernels, the paper's figures, copies and whole backups beside the tools that are installed
 #   make guard      measures the ratios to peers that the documentation claims, fails where one has fallen by more
 #                   than a tenth, and else writes docs/results/guard.json
@@ -42,6 +42,7 @@
 #   make miri       the portable kernels and the rings under Miri (nightly Rust with miri)
 #   make coverage   prints which share of the lines and branches of repository, stripes and code the tests reach; COVERAGE
 #                   names the crates; needs nightly Rust with llvm-tools, and cargo-llvm-cov
+#   make fuzz-coverage  prints which share of the lines of each parser its kept inputs reach; needs the same
 #   make install    copies the command, its manual pages and completions: PREFIX=/usr/local DESTDIR=
 #   make install-lib  copies the hashes for C: tabane.h, libtabane.so, libtabane.a and tabane.pc
 #   make uninstall  removes what install and install-lib copied
@@ -327,11 +328,12 @@ fuzz: fuzzer
 	CORPUS="fuzz/corpus/$(FUZZED)" PARSER=$(PARSER) "$(FUZZER)" -max_total_time=$(SECONDS) -malloc_limit_mb=256 \
 		-detect_leaks=0 -artifact_prefix=fuzz/artifacts/ "fuzz/corpus/$(FUZZED)"
 
-# Of inputs that reach the same code the shortest is kept, however often it goes through it.
+# The fewest inputs are kept that reach what samples do not, however often they go through it.
 fuzz-corpus: fuzz
 	rm -rf "fuzz/corpus/$(FUZZED).least"
 	mkdir "fuzz/corpus/$(FUZZED).least"
-	PARSER=$(PARSER) "$(FUZZER)" -merge=1 -use_counters=0 -malloc_limit_mb=256 -detect_leaks=0 \
+	find "fuzz/corpus/$(FUZZED)" -name 'sample-*' -exec cp -t "fuzz/corpus/$(FUZZED).least" {} +
+	PARSER=$(PARSER) "$(FUZZER)" -set_cover_merge=1 -use_counters=0 -malloc_limit_mb=256 -detect_leaks=0 \
 		"fuzz/corpus/$(FUZZED).least" "fuzz/corpus/$(FUZZED)"
 	KEEP="fuzz/corpus/$(FUZZED).least" PARSER=$(PARSER) "$(FUZZER)"
 
@@ -354,17 +356,25 @@ miri:
 # COVERAGEFLAGS=--missing lists what no test reaches.
 COVERAGE = format index store striped parity
 COVERAGEFLAGS =
-coverage:
+COVERED = +nightly llvm-cov --branch --no-report $(CARGOFLAGS) \
+	$(foreach crate,$(COVERAGE),-p tabane-$(crate)) -p tabane-simulation
+coverage: coverage-tools
+	$(CARGO) +nightly llvm-cov clean --profraw-only
+	$(CARGO) $(COVERED)
+	@lcov=$$($(TARGET))/coverage.lcov; \
+	$(CARGO) +nightly llvm-cov report --branch --lcov --output-path "$$lcov" && \
+	$(PYTHON) contrib/coverage.py "$$lcov" $(COVERAGE) $(COVERAGEFLAGS)
+
+# With the same crates as above, so that nothing is built twice.
+fuzz-coverage: coverage-tools
+	$(CARGO) $(COVERED) --test fuzz -- --list > /dev/null
+	@$(PYTHON) -B contrib/fuzz_coverage.py "$$($(TARGET))/llvm-cov-target" $(PARSER) $(COVERAGEFLAGS)
+
+coverage-tools:
 	@$(CARGO) llvm-cov --version > /dev/null 2>&1 || \
 		{ echo 'cargo-llvm-cov is missing: cargo install cargo-llvm-cov --locked' >&2; exit 1; }
 	@$(CARGO) +nightly --version > /dev/null 2>&1 && ls "$$(rustc +nightly --print sysroot)"/lib/rustlib/*/bin/llvm-cov > /dev/null 2>&1 || \
 		{ echo 'nightly Rust with llvm-tools is missing: rustup toolchain install nightly --component llvm-tools' >&2; exit 1; }
-	$(CARGO) +nightly llvm-cov clean --profraw-only
-	$(CARGO) +nightly llvm-cov --branch --no-report $(CARGOFLAGS) \
-		$(foreach crate,$(COVERAGE),-p tabane-$(crate)) -p tabane-simulation
-	@lcov=$$($(TARGET))/coverage.lcov; \
-	$(CARGO) +nightly llvm-cov report --branch --lcov --output-path "$$lcov" && \
-	$(PYTHON) contrib/coverage.py "$$lcov" $(COVERAGE) $(COVERAGEFLAGS)
 
 # MODELS='removal 1 2' exhausts one backup and two prunes, 'cluster 2 1' two faults and a heal; see
 # crates/models/README.md.
@@ -474,5 +484,5 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: coverage simulate sanitize-threads dist test-packages test-image arm-tools test-arm test-arm-short test-arm-programs all book guard build documents figures miri models gpu-check fuzz fuzzer fuzz-corpus package wheels test test-all test-examples test-python test-page test-databases test-restic test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
+.PHONY: coverage coverage-tools fuzz-coverage simulate sanitize-threads dist test-packages test-image arm-tools test-arm test-arm-short test-arm-programs all book guard build documents figures miri models gpu-check fuzz fuzzer fuzz-corpus package wheels test test-all test-examples test-python test-page test-databases test-restic test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
 	uninstall clean

@@ -10,15 +10,16 @@ use tabane_testing::corpus::{keep, kept};
 /// Begins to fuzz what is called `name`. What happens hangs on two variables of the environment:
 ///
 /// - `CORPUS`: the kept inputs and the samples are put into this folder.
-/// - `KEEP`: the files of this folder become the kept inputs, and the process ends.
+/// - `KEEP`: the files of this folder, but for samples, become the kept inputs, and the process
+///   ends.
 ///
 /// # Panics
 /// When a folder or file cannot be read or written.
 pub fn begin(name: &str, samples: impl FnOnce() -> Vec<Vec<u8>>) {
     if let Some(folder) = env::var_os("KEEP") {
-        let files = fs::read_dir(folder).expect("a folder");
+        let (files, samples) = (fs::read_dir(folder).expect("a folder"), samples());
         let inputs = files.map(|file| fs::read(file.expect("an entry").path()).expect("a file"));
-        keep(name, inputs.collect());
+        keep(name, inputs.filter(|input| !samples.contains(input)).collect());
         exit(0);
     }
     if let Some(folder) = env::var_os("CORPUS") {

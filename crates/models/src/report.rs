@@ -84,6 +84,17 @@ where
 }
 
 impl Found {
+    /// Panics, with traces, unless all states were looked at and nothing is refuted.
+    pub fn assert_holds(&self) {
+        let Self { refuted, .. } = self;
+        assert!(self.is_done && refuted.is_empty(), "{refuted:?}");
+    }
+
+    /// Whether this invariant does not hold.
+    pub fn refutes(&self, invariant: &str) -> bool {
+        self.refuted.iter().any(|&(name, _)| name == invariant)
+    }
+
     /// Prints it.
     pub fn print(&self, what: &str, since: Instant) {
         let how = if self.is_done { "all" } else { "not all" };
@@ -103,4 +114,13 @@ impl Found {
             println!("  NEVER: {property}");
         }
     }
+}
+
+/// Panics unless all of this holds and each thing that should happen does so in some of it.
+pub fn assert_all_hold(found: &[Found]) {
+    for found in found {
+        found.assert_holds();
+    }
+    let is_never = |what: &&str| found.iter().all(|found| found.never.contains(what));
+    assert!(!found[0].never.iter().any(is_never), "{found:?}");
 }

@@ -15,11 +15,7 @@ fn assert_holds(what: &str, model: Removal) -> Found {
     let since = Instant::now();
     let found = explore(model, 2, None, Traces::Any);
     found.print(what, since);
-    assert!(
-        found.is_done && found.refuted.is_empty(),
-        "{:?}",
-        found.refuted
-    );
+    found.assert_holds();
     found
 }
 
@@ -127,8 +123,7 @@ fn assert_refuted_somehow(rules: &[Rule], model: Removal, invariant: &'static st
         Traces::First(invariant),
     );
     found.print(&format!("without {rules:?}"), since);
-    let is_refuted = found.refuted.iter().any(|(name, _)| *name == invariant);
-    assert!(is_refuted, "{:?}: is the rule needed?", found.refuted);
+    assert!(found.refutes(invariant), "{rules:?}: is the rule needed?");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Every parser, for a short time, with damaged and invented bytes, and with all inputs that the
-//! repository keeps. `make fuzz PARSER=…` looks longer, and sees which code was reached.
+//! Every parser, for a short time, with damaged and invented bytes, and with its samples and all
+//! inputs that the repository keeps. `make fuzz PARSER=…` looks longer, and sees which code was reached.
 
 use std::panic::catch_unwind;
 use std::time::{Duration, Instant, SystemTime};
@@ -62,13 +62,9 @@ fn fuzz(name: &str) {
 }
 
 fn run_kept(name: &str) {
-    let inputs = corpus::kept(name);
-    assert!(
-        !inputs.is_empty(),
-        "nothing is kept: make fuzz-corpus PARSER={name}"
-    );
-    for input in &inputs {
-        run(parser(name), input);
+    let parser = parser(name);
+    for input in (parser.samples)().iter().chain(&corpus::kept(name)) {
+        run(parser, input);
     }
 }
 
@@ -79,7 +75,7 @@ macro_rules! fuzz_tests {
             fuzz(stringify!($name));
         })*
 
-        /// All inputs that are kept.
+        /// All samples, and all inputs that are kept.
         mod kept {
             $(#[test]
             fn $name() {

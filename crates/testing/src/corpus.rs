@@ -6,9 +6,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Inputs of one file at most.
-const INPUTS_MAX: usize = 40;
-
 /// Bytes of one file at most.
 const FILE_LEN_MAX: usize = 20_000;
 
@@ -30,8 +27,7 @@ pub fn kept(name: &str) -> Vec<Vec<u8>> {
     inputs.collect()
 }
 
-/// Keeps these inputs under this name instead of those that were kept: the shortest, up to 40
-/// inputs and 20 kB.
+/// Keeps these inputs under this name instead of those that were kept: the shortest, up to 20 kB.
 ///
 /// # Panics
 /// When the file cannot be written.
@@ -39,7 +35,7 @@ pub fn keep(name: &str, mut inputs: Vec<Vec<u8>>) {
     inputs.sort_by_key(|input| (input.len(), input.clone()));
     inputs.dedup();
     let mut text = String::new();
-    for input in inputs.iter().take(INPUTS_MAX) {
+    for input in &inputs {
         let line = format(input);
         if text.len() + line.len() < FILE_LEN_MAX {
             text += &line;
