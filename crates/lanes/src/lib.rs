@@ -43,6 +43,8 @@
     not(any(target_arch = "x86_64", target_arch = "aarch64")),
     allow(dead_code)
 )]
+// The counters of `make coverage` would make kernels many times slower.
+#![cfg_attr(coverage_nightly, feature(coverage_attribute), coverage(off))]
 
 pub mod aes;
 pub(crate) mod algorithm;
