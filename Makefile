@@ -62,7 +62,10 @@ SIMD = $(if $(filter aarch64,$(shell uname -m)),portable neon armce armsha512,po
 
 # Always all members, since cargo compiles dependencies anew where another choice of members asks less of them.
 # For the same reason everything here but bench and install is the dev profile.
-CARGO_TEST = $(CARGO) test $(CARGOFLAGS) --workspace --no-fail-fast
+CARGO_TEST = RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(CARGOFLAGS) --workspace --no-fail-fast
+
+# Many tests wait for nodes, servers and timers.
+TEST_THREADS = $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 
 # A shell command that prints the folder for what cargo builds.
 TARGET = $(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/'
