@@ -355,12 +355,12 @@ miri:
 	MIRIFLAGS=-Zmiri-disable-isolation TABANE_SIMD=portable $(CARGO) +nightly miri test -p tabane-lanes --lib
 	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -p tabane-fabric --lib
 
-# Branches need nightly Rust. Simulated runs reach all but parity's own, so that they are a part of it.
+# Branches need nightly Rust. What the tests of nodes, of the command and simulated runs reach counts, too.
 # COVERAGEFLAGS=--missing lists what no test reaches.
 COVERAGE = format index store striped parity
 COVERAGEFLAGS =
 COVERED = +nightly llvm-cov --branch --no-report $(CARGOFLAGS) \
-	$(foreach crate,$(COVERAGE),-p tabane-$(crate)) -p tabane-simulation
+	$(foreach crate,$(COVERAGE) node simulation,-p tabane-$(crate)) -p tabane
 coverage: coverage-tools
 	$(CARGO) +nightly llvm-cov clean --profraw-only
 	$(CARGO) $(COVERED)

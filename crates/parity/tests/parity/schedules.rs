@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tabane_parity::schedule::{Costs, Fault, Kind, Node, fewest_transfers};
+use tabane_parity::schedule::{Costs, Fault, Kind, Node, by_factors, fewest_transfers};
 use tabane_parity::{Layout, encode_plan};
 
 /// Every schedule that there is for so many roles.
@@ -213,6 +213,19 @@ fn coded_schedules_are_near_the_bound() {
     }
 }
 
+/// With few factors there are diagonals that none of them assigns.
+#[test]
+fn all_factors_give_a_schedule() {
+    for roles in 4..=12 {
+        let layout = Layout::new(roles).unwrap();
+        for factors in [&[][..], &[1], &[2], &[1, 2]] {
+            let schedule = by_factors(&layout, factors).unwrap();
+            assert_eq!(schedule.verify(&layout), Ok(()), "{roles}, {factors:?}");
+        }
+    }
+    assert_eq!(by_factors(&Layout::new(33).unwrap(), &[1]), None);
+}
+
 /// Nodes and clients make schedules each for itself and know them by name. If this fails, what was
 /// changed needs a name of its own.
 #[test]
@@ -297,10 +310,12 @@ fn the_verifier_finds_what_is_wrong() {
         faulty(&|bad| bad.transfers[0].to = 5),
         Err(Fault::Nonsense(0))
     );
-    assert_eq!(
-        faulty(&|bad| bad.transfers[first].from = Node::Role(9)),
-        Err(Fault::Nonsense(first))
-    );
+    for from in [5, 9, good.transfers[first].to] {
+        assert_eq!(
+            faulty(&|bad| bad.transfers[first].from = Node::Role(from)),
+            Err(Fault::Nonsense(first))
+        );
+    }
     assert_eq!(
         faulty(&|bad| bad.stores[0] = vec![11]),
         Err(Fault::NotArrived(0))

@@ -809,10 +809,23 @@ impl OpenSegment {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::access::repository::InitOptions;
     use tabane_format::key::{KdfCost, Password};
     use tabane_storage::{LocalStorage, Storage};
+
+    fn init(place: &Path) -> (Arc<LocalStorage>, Repository) {
+        let storage = Arc::new(LocalStorage::new(place.join("repository")));
+        let options = InitOptions {
+            kdf_cost: KdfCost::WEAKEST,
+            ..InitOptions::default()
+        };
+        let password: Password = b"password".to_vec().into();
+        let repository = Repository::init(storage.clone(), &password, options).unwrap();
+        (storage, repository)
+    }
 
     /// Stores a few blocks that `fault` damages before they are encoded; returns the run's result
     /// and the number of packs.
@@ -822,13 +835,7 @@ mod tests {
         verify: bool,
     ) -> (Result<Written>, usize) {
         let dir = tempfile::tempdir().unwrap();
-        let storage = Arc::new(LocalStorage::new(dir.path().join("repository")));
-        let options = InitOptions {
-            kdf_cost: KdfCost::WEAKEST,
-            ..InitOptions::default()
-        };
-        let password: Password = b"password".to_vec().into();
-        let repository = Arc::new(Repository::init(storage.clone(), &password, options).unwrap());
+        let (storage, repository) = init(dir.path());
         let writer = Writer::new(&repository, Index::default(), false);
         let mut encoder = writer.encoder(BlockKind::Data, compression);
         if !verify {
@@ -869,6 +876,33 @@ mod tests {
         }
         let (written, packs) = store_with(Compression::AUTO, |_| (), true);
         assert!(written.is_ok() && packs == 1);
+    }
+
+    #[test]
+    fn a_run_with_many_blocks_names_packs_before_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let (storage, repository) = init(dir.path());
+        let writer = Writer::new(&repository, Index::default(), false);
+        let mut encoder = writer.encoder(BlockKind::Data, Compression::Off);
+        let numbers: Vec<_> = (0..2 * UNINDEXED_BLOCKS_MAX + 1)
+            .map(usize::to_le_bytes)
+            .collect();
+        let store_all = |encoder: &mut Encoder| {
+            for bundle in numbers.chunks(1024) {
+                let bundle: Vec<&[u8]> = bundle.iter().map(|number| &number[..]).collect();
+                let digests = repository.config().hash.digest_many(&bundle);
+                encoder.store(&bundle, digests).unwrap();
+            }
+        };
+        store_all(&mut encoder);
+        // They are known wherever they are named.
+        store_all(&mut encoder);
+        encoder.flush().unwrap();
+        let written = writer.finish().unwrap();
+        let counts = [written.blocks_new, written.blocks_duplicate];
+        assert_eq!(counts, [numbers.len() as u64; 2]);
+        let objects = storage.list(ObjectKind::Index).unwrap().len();
+        assert!(objects > 1, "all packs are named at the end");
     }
 
     #[test]
