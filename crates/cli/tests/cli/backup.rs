@@ -252,8 +252,12 @@ fn directories_above_a_source_need_not_be_listed() {
         fs::set_permissions(path, Permissions::from_mode(0o711)).expect("changed");
     }
     let repository = ada.join("repository").display().to_string();
+    // Others may not be let to where the program was built.
+    let program = bed.path("program");
+    fs::copy(env!("CARGO_BIN_EXE_tabane"), &program).expect("copied");
     let run = |args: &[&str]| {
-        let mut command = bed.command(args);
+        let mut command = bed.shell("exec \"$0\" \"$@\"");
+        command.arg(&program).args(args);
         command.args(["--repo", &repository, "--no-cache"]);
         command.uid(nobody).gid(nobody).env("HOME", &ada);
         let output = command.output().expect("started");
