@@ -704,3 +704,36 @@ fn read_pack(run: &Run, id: Id, expected: &PackContents, examiner: &mut Examiner
         problem,
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_packs_are_chosen_as_were_asked_for() {
+        let packs: Vec<(Id, u64)> = (0..10).map(|number| (Id([number; 32]), 100)).collect();
+        for (read_data, count) in [
+            (ReadData::Nothing, 0),
+            (ReadData::Percent(0.1), 1),
+            (ReadData::Percent(25.0), 3),
+            (ReadData::Percent(100.0), 10),
+            (ReadData::Bytes(1), 1),
+            (ReadData::Bytes(400), 4),
+            (ReadData::Bytes(u64::MAX), 10),
+            (ReadData::All, 10),
+        ] {
+            let chosen = choose(read_data, packs.clone());
+            assert_eq!(chosen.len(), count, "{read_data:?}");
+            assert!(chosen.iter().all(|pack| packs.contains(pack)));
+        }
+        // Those that are chosen at random differ, and each pack is in one part.
+        let random = || choose(ReadData::Percent(50.0), packs.clone());
+        let first = random();
+        assert!((0..100).any(|_| random() != first));
+        let parts =
+            (1..=3).flat_map(|number| choose(ReadData::Part { number, of: 3 }, packs.clone()));
+        let mut parts: Vec<_> = parts.collect();
+        parts.sort();
+        assert_eq!(parts, packs);
+    }
+}

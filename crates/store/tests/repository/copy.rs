@@ -10,7 +10,7 @@ use crate::common::{Place, assert_clean, assert_restores, back_up, id, init, ope
 use tabane_storage::{LocalStorage, ObjectKind};
 use tabane_store::compress::Compression;
 use tabane_store::copy::{Copied, CopyOptions};
-use tabane_store::{Progress, Repository};
+use tabane_store::{Algorithm, Progress, Repository};
 
 struct NeverTooMuch;
 
@@ -107,4 +107,13 @@ fn a_file_that_looks_like_a_directory_does_not_hide_it() {
     let target = init(LocalStorage::new(place.path("target")));
     copy_all(&place.repository, &target).expect("copied");
     assert_clean(&target);
+}
+
+#[test]
+fn blocks_that_are_named_by_their_sha1_are_not_copied() {
+    let [from, to] = [(); 2].map(|()| Place::hashing(Algorithm::Sha1));
+    back_up(&from.repository, &[&from.source]);
+    let error = copy_all(&from.repository, &to.repository).unwrap_err();
+    assert!(error.to_string().contains("SHA-1"), "{error}");
+    assert_eq!(copied(&to.repository), 0);
 }

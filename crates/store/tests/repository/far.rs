@@ -8,7 +8,7 @@ use std::time::Duration;
 use tabane_index::Cache;
 use tabane_storage::LocalStorage;
 use tabane_store::backup::Backup;
-use tabane_store::prune::{PruneOptions, PrunePlan};
+use tabane_store::prune::{MaxUnused, PruneOptions, PrunePlan};
 use tabane_store::snapshot::Filter;
 use tabane_store::{Id, Memory, Repository};
 
@@ -185,4 +185,59 @@ fn a_removal_that_is_newer_than_the_opened_repository_is_read() {
         .and_then(PrunePlan::execute)
         .unwrap();
     assert_eq!(repository.read_removals().unwrap().names().len(), 1);
+}
+
+/// What is left of a pack is read by one request, though it is in several segments.
+#[test]
+fn a_prune_reads_what_is_near_in_a_pack_at_once() {
+    let bed = Bed::new();
+    let kept = tree::random_bytes(1, 6_000_000);
+    tree::write(bed.path("source/a"), &kept);
+    tree::write(bed.path("source/b"), &tree::random_bytes(2, 6_000_000));
+    let old = bed.back_up().id.unwrap();
+    std::fs::remove_file(bed.path("source/b")).unwrap();
+    bed.back_up();
+    bed.open().remove_snapshot(old).unwrap();
+    let options = PruneOptions::default().max_unused(MaxUnused::Bytes(0));
+    let repository = bed.open();
+    let plan = repository.plan_prune(options).unwrap();
+    bed.storage.take_operations();
+    plan.execute().unwrap();
+    let operations = bed.storage.take_operations();
+    let is_read = |operation: &&Operation| operation.what.starts_with("get packs/");
+    let reads = operations.iter().filter(is_read).count();
+    assert!((1..=3).contains(&reads), "{reads}");
+    let repository = bed.open();
+    let latest = repository.find_snapshot("latest", &Filter::default());
+    let (id, snapshot) = latest.unwrap();
+    let target = bed.path("restored");
+    let restored = repository.restore(restore_options(&target), id, &snapshot);
+    restored.unwrap();
+    assert!(std::fs::read(target.join("source/a")).unwrap() == kept);
+}
+
+/// A part of a pack that is kept here and damaged is read again.
+#[test]
+fn damaged_parts_of_packs_in_the_cache_are_read_again() {
+    let bed = Bed::new();
+    fn kept(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => kept(&path, found),
+                false if path.parent().unwrap().ends_with("packs") => found.push(path),
+                false => {}
+            }
+        }
+    }
+    let mut windows = Vec::new();
+    kept(&bed.path("cache"), &mut windows);
+    assert!(!windows.is_empty());
+    for damaged in [&[0; 10_000][..], &[]] {
+        windows
+            .iter()
+            .for_each(|path| std::fs::write(path, damaged).unwrap());
+        let report = bed.open().check(Default::default()).unwrap();
+        assert_eq!(report.problems, 0);
+    }
 }

@@ -248,11 +248,6 @@ impl NodeStorage {
         self.peer.is_there()
     }
 
-    /// Connects to the node without authentication: for data.
-    pub fn connect(&self) -> io::Result<TcpStream> {
-        connect(&self.peer.node.address)
-    }
-
     /// A new control connection.
     pub fn channel(&self) -> Result<Channel> {
         self.channel_within(CONNECT)

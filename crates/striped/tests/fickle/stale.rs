@@ -330,6 +330,31 @@ fn whoever_knows_an_older_set_puts_no_description() {
     assert!(!was_put.load(std::sync::atomic::Ordering::Relaxed));
 }
 
+/// Two clients change the set at once: one of them finds the other's description behind its own,
+/// and takes its own back.
+#[test]
+fn whoever_is_overtaken_while_it_changes_the_set_takes_its_description_back() {
+    let (mut bed, new) = set_of(3, 5);
+    let (first, second) = (bed.open(), bed.open());
+    let place = new[1].clone();
+    bed.targets[0].before(("put", ObjectKind::Set), move || {
+        second.add(&place).unwrap();
+    });
+    let error = first.add(&new[0]).unwrap_err();
+    assert_eq!(error.kind(), StorageErrorKind::Overtaken);
+    bed.places.push(new[1].clone());
+    let storage = bed.open();
+    let urls: Vec<&str> = storage.urls().collect();
+    assert_eq!(urls.len(), 4);
+    assert!(urls.contains(&&*new[1].url), "{urls:?}");
+    for target in &bed.targets[..3] {
+        let descriptions = target.inner.list(ObjectKind::Set).unwrap();
+        assert_eq!(descriptions.len(), 2, "the old one and that which counts");
+    }
+    // The other change can be made afterwards.
+    storage.add(&new[0]).unwrap();
+}
+
 /// All targets of a group are replaced, one after the other, and still answer.
 #[test]
 fn whoever_knows_replaced_targets_alone_is_told_so() {

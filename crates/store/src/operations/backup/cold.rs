@@ -96,3 +96,26 @@ impl Drop for Watch<'_> {
 fn blocks_read() -> i64 {
     getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |usage| usage.block_reads())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_look_ahead_only_where_it_is_cold_and_there_is_much() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = std::fs::File::open(folder.path()).unwrap();
+        // One that is missing is no error here.
+        let names: Vec<OsString> = (0..20).map(|number| format!("{number}").into()).collect();
+        names[1..]
+            .iter()
+            .for_each(|name| std::fs::write(folder.path().join(name), "").unwrap());
+        let cold = Cold::default();
+        assert!(!cold.look_ahead(directory.as_fd(), &names));
+        cold.note(true);
+        assert!(!cold.look_ahead(directory.as_fd(), &names[..3]));
+        assert!(cold.look_ahead(directory.as_fd(), &names));
+        // All of it was in memory.
+        assert!(!cold.look_ahead(directory.as_fd(), &names));
+    }
+}
