@@ -1,5 +1,6 @@
 //! Every parser, for a short time, with damaged and invented bytes, and with its samples and all
-//! inputs that the repository keeps. `make fuzz PARSER=…` looks longer, and sees which code was reached.
+//! inputs that the repository keeps. `make fuzz PARSER=…` looks longer, and sees which code was
+//! reached.
 
 use std::panic::catch_unwind;
 use std::time::{Duration, Instant, SystemTime};
