@@ -1,7 +1,7 @@
 //! A line to a server that is far away, slow or unreliable: a proxy of TCP on this machine.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -100,7 +100,15 @@ impl Line {
     /// # Panics
     /// When this machine has no free port.
     pub fn to(port: u16, properties: Properties) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        Self::at("127.0.0.1:0", port, properties)
+    }
+
+    /// The same, and the line begins at this address.
+    ///
+    /// # Panics
+    /// When nothing can listen there.
+    pub fn at(listen: impl ToSocketAddrs, port: u16, properties: Properties) -> Self {
+        let listener = TcpListener::bind(listen).expect("a port");
         let address = listener.local_addr().expect("its address");
         let shared = Arc::new(Shared {
             server: SocketAddr::from(([127, 0, 0, 1], port)),

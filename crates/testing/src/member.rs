@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
@@ -21,6 +21,7 @@ use tabane_striped::cluster::wire::FabricAddress;
 use tabane_striped::cluster::{self, Plan};
 use tabane_striped::{HealOptions, StripedStorage};
 
+use crate::line::{Line, Properties};
 use crate::random::Random;
 
 /// Puts at a time of one client: one is on its way while another becomes durable.
@@ -108,6 +109,9 @@ pub enum Role {
         dir: PathBuf,
         /// Takes data by this provider of libfabric
         fabric: Option<String>,
+        /// Is so many milliseconds of a round trip away from whoever connects to it
+        #[arg(long, default_value_t = 0)]
+        latency_ms: u64,
     },
     /// Makes the nodes of a cluster one set
     Form {
@@ -152,7 +156,15 @@ impl Role {
     /// What went wrong meanwhile.
     pub fn run(&self) -> Result<()> {
         match self {
-            Self::Node { file, dir, fabric } => node(file, dir, fabric.as_deref()),
+            Self::Node {
+                file,
+                dir,
+                fabric,
+                latency_ms,
+            } => {
+                let latency = Duration::from_millis(*latency_ms);
+                node(file, dir, fabric.as_deref(), latency)
+            }
             Self::Form { file } => Ok(cluster::form(file)?),
             Self::Client {
                 file,
@@ -204,16 +216,27 @@ fn done_at(bytes: u64, begun: Instant, objects: &[f64]) -> Result<()> {
     Ok(())
 }
 
-fn node(file: &Path, dir: &Path, fabric: Option<&str>) -> Result<()> {
+fn node(file: &Path, dir: &Path, fabric: Option<&str>, latency: Duration) -> Result<()> {
     let node = NodeFile::read(file)?;
-    let (host, _) = node.address.rsplit_once(':').context("no port")?;
+    let (host, port) = node.address.rsplit_once(':').context("no port")?;
+    let mut listen = node.address.clone();
+    let mut line = None;
+    if !latency.is_zero() {
+        // The node itself is behind a line that begins at its address.
+        let properties = Properties {
+            latency,
+            bits_per_s: None,
+        };
+        line = Some(Line::at(&*listen, port.parse()?, properties));
+        listen = format!("127.0.0.1:{port}");
+    }
     let fabric = fabric.map(|provider| FabricAddress {
         provider: provider.to_owned(),
         host: host.to_owned(),
         port: 0,
     });
     let server = Server::start(ServerOptions {
-        listen: node.address.clone(),
+        listen,
         node,
         directory: dir.to_owned(),
         fabric,
@@ -224,6 +247,7 @@ fn node(file: &Path, dir: &Path, fabric: Option<&str>) -> Result<()> {
     })?;
     ready()?;
     server.stop();
+    drop(line);
     Ok(())
 }
 

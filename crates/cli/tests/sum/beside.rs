@@ -65,8 +65,7 @@ pub struct Said {
 /// A directory to run programs in.
 pub struct Bed {
     pub directory: TempDir,
-    /// Run as somebody who may not read everything.
-    pub as_nobody: bool,
+    as_nobody: bool,
 }
 
 impl Bed {
@@ -79,6 +78,14 @@ impl Bed {
 
     pub fn path(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// From now on programs run as somebody who may not read everything.
+    pub fn become_nobody(&mut self) {
+        self.as_nobody = true;
+        // Others may not be let to where it was built.
+        fs::copy(env!("CARGO_BIN_EXE_tabane"), self.path().join("tabane")).expect("copied");
+        fs::set_permissions(self.path(), fs::Permissions::from_mode(0o755)).expect("changed");
     }
 
     pub fn write(&self, name: impl AsRef<OsStr>, bytes: impl AsRef<[u8]>) -> PathBuf {
@@ -95,7 +102,9 @@ impl Bed {
 
     /// Runs `tabane sum` with these arguments.
     pub fn tabane<A: AsRef<OsStr>>(&self, args: &[A], stdin: &[u8]) -> Said {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tabane"));
+        let built = Path::new(env!("CARGO_BIN_EXE_tabane"));
+        let copied = self.path().join("tabane");
+        let mut command = Command::new(if self.as_nobody { &copied } else { built });
         command.arg("sum").args(args);
         self.run(command, stdin)
     }

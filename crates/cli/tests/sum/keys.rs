@@ -285,8 +285,7 @@ fn keys_that_are_wrong() {
         "tabane: others can read the key file open, whose mode is 0640: chmod 600 is better\n"
     );
     // We cannot.
-    bed.as_nobody = true;
-    fs::set_permissions(bed.path(), fs::Permissions::from_mode(0o755)).expect("changed");
+    bed.become_nobody();
     let said = bed.tabane(&["-a", "hmac-md5", "--key-file", "right", "file"], b"");
     assert_eq!(
         said.stderr,

@@ -197,16 +197,11 @@ fn what_is_no_file_or_cannot_be_read() {
     if fs::read(bed.path().join("secret")).is_err() {
         return;
     }
-    let program = bed.path().join("tabane");
-    fs::copy(env!("CARGO_BIN_EXE_tabane"), &program).expect("copied");
-    fs::set_permissions(bed.path(), fs::Permissions::from_mode(0o755)).expect("changed");
-    bed.as_nobody = true;
+    bed.become_nobody();
     let mut theirs = Command::new("md5sum");
     theirs.args(["secret", "good"]);
     let theirs = bed.run(theirs, b"");
-    let mut ours = Command::new(program);
-    ours.args(["sum", "-a", "md5", "secret", "good"]);
-    let ours = bed.run(ours, b"");
+    let ours = bed.tabane(&["-a", "md5", "secret", "good"], b"");
     assert_eq!(theirs.stderr, "md5sum: secret: Permission denied\n");
     assert_eq!(ours.stderr, "tabane: secret: Permission denied\n");
     assert_eq!((ours.code, ours.stdout), (theirs.code, theirs.stdout));

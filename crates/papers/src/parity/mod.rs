@@ -65,6 +65,9 @@ pub struct Args {
     /// Let nodes take data by this provider of libfabric, as in tcp, instead of plain TCP
     #[arg(long, value_name = "PROVIDER")]
     fabric: Option<String>,
+    /// Put so many milliseconds of a round trip between each node and whoever connects to it
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    latency_ms: u64,
     /// What to measure
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
     measure: Measure,
@@ -361,7 +364,8 @@ impl Cluster {
         for (number, address) in addresses.iter().enumerate() {
             let of_node = text(&authority::node_path(&cluster.file(), &address.name));
             let dir = text(&cluster.directory(number));
-            let words = ["node", &of_node, &dir].into_iter();
+            let latency = format!("--latency-ms={}", args.latency_ms);
+            let words = ["node", &latency, &of_node, &dir].into_iter();
             let words: Vec<&str> = words.chain(args.fabric.as_deref()).collect();
             let mut daemon = cluster.network.member(number, &words)?;
             daemon.line()?;

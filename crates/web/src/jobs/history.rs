@@ -79,8 +79,8 @@ impl History {
     }
 
     /// Writes a job that has ended. What cannot be written is forgotten with the server.
-    pub fn write(&self, job: &Job) {
-        let (Some(path), Some(ended)) = (self.path(job.id), job.ended()) else {
+    pub fn write(&self, job: &Job, ended: &Ended) {
+        let Some(path) = self.path(job.id) else {
             return;
         };
         let (lines, left_out_lines) =
@@ -91,7 +91,7 @@ impl History {
             kind: job.kind.word().to_owned(),
             command: job.command.clone(),
             started: job.started,
-            ended,
+            ended: ended.clone(),
             lines,
             left_out_lines,
         };
@@ -140,7 +140,7 @@ mod tests {
             let (repository, command) = ("home".to_owned(), "tabane check".to_owned());
             let started = Timestamp::UNIX_EPOCH;
             let job = Job::of_past(id, repository, Kind::Check, command, started, ended);
-            history.write(&job);
+            history.write(&job, &job.ended().expect("it has"));
         }
         fs::write(place.path().join("jobs/9.json"), "no JSON").expect("written");
         let ids = |jobs: Vec<Arc<Job>>| jobs.iter().map(|job| job.id).collect::<Vec<_>>();

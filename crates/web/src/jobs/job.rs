@@ -202,12 +202,12 @@ impl Job {
         }
     }
 
-    /// Starts the command; `done` is called when it has ended.
+    /// Starts the command; `done` is called when it has ended, and before anybody is told so.
     pub(super) fn start(
         program: &Path,
         place: &Place,
         order: Order,
-        done: impl FnOnce(&Self) + Send + 'static,
+        done: impl FnOnce(&Self, &Ended) + Send + 'static,
     ) -> Result<Arc<Self>, Failure> {
         let password = (place.password)().map_err(Failure::unavailable)?;
         let mut command = std::process::Command::new(program);
@@ -244,14 +244,16 @@ impl Job {
                 // A command that needs no password may have ended without reading it.
                 let _ = stdin.write_all(&password);
             }
-            watched.watch(child);
-            done(&watched);
+            let ended = watched.watch(child);
+            done(&watched, &ended);
+            *lock(&watched.end) = Some(ended);
+            watched.changed.send_replace(());
         });
         Ok(job)
     }
 
     /// Hears the command to its end.
-    fn watch(self: &Arc<Self>, mut child: Child) {
+    fn watch(self: &Arc<Self>, mut child: Child) -> Ended {
         let (done, heard) = mpsc::channel::<()>();
         if let Some(stdout) = child.stdout.take() {
             let (job, done) = (Arc::clone(self), done.clone());
@@ -276,13 +278,12 @@ impl Job {
             process.1
         };
         let summary = lock(&self.said).summary.clone();
-        *lock(&self.end) = Some(Ended {
+        Ended {
             at: Timestamp::now(),
             code: status.ok().and_then(|status| status.code()),
             is_cancelled,
             summary,
-        });
-        self.changed.send_replace(());
+        }
     }
 
     fn hear(&self, line: &str, is_error: bool) {

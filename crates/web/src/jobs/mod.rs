@@ -141,7 +141,8 @@ impl Jobs {
             ));
         }
         let history = self.history.clone();
-        let job = Job::start(&self.program, place, order, move |job| history.write(job))?;
+        let done = move |job: &Job, ended: &Ended| history.write(job, ended);
+        let job = Job::start(&self.program, place, order, done)?;
         jobs.insert(0, Arc::clone(&job));
         // The oldest that have ended are forgotten.
         let mut ended = 0;
