@@ -26,9 +26,10 @@ pub struct Admin {
     pub change: u8,
     at: At,
     own: u8,
-    new: u8,
+    /// The description that it is to put.
+    pub new: u8,
     /// Targets to which it has yet to put its description.
-    todo: Targets,
+    pub todo: Targets,
 }
 
 impl Admin {
@@ -50,21 +51,28 @@ impl Admin {
         matches!(self.at, At::Putting | At::Put | At::Withdrawing)
     }
 
-    /// The name of its next step.
-    pub fn step(&self, changes: &[Change]) -> String {
-        let change = changes[usize::from(self.change)];
-        let step = match self.at {
+    /// The name of its next step, whatever it changes.
+    pub fn step_name(&self) -> &'static str {
+        match self.at {
             At::Idle => "open",
-            At::Opened if change == Change::Wait => "wait-for-clients",
-            At::Opened if matches!(change, Change::Forget(_)) => "copy-marks",
-            At::Opened => return format!("plan {change:?}"),
+            At::Opened => "plan",
             At::MarksCopied => "look-for-what-is-left",
             At::Ready => "announce: look for others before",
             At::Putting => "announce: put",
             At::Put => "announce: look for others after",
             At::Withdrawing => "announce: withdraw",
-        };
-        step.to_owned()
+        }
+    }
+
+    /// The name of its next step.
+    pub fn step(&self, changes: &[Change]) -> String {
+        let change = changes[usize::from(self.change)];
+        match self.at {
+            At::Opened if change == Change::Wait => "wait-for-clients".to_owned(),
+            At::Opened if matches!(change, Change::Forget(_)) => "copy-marks".to_owned(),
+            At::Opened => format!("plan {change:?}"),
+            _ => self.step_name().to_owned(),
+        }
     }
 }
 

@@ -63,7 +63,7 @@ pub struct Lister {
     at: Listing,
     own: u8,
     /// Targets that it has yet to ask.
-    todo: Targets,
+    pub todo: Targets,
     seen: Parts,
     /// Targets that did not answer.
     silent: Targets,
@@ -118,7 +118,8 @@ enum Deletion {
 pub struct Deleter {
     at: Deletion,
     own: u8,
-    todo: Targets,
+    /// Targets that it has yet to ask.
+    pub todo: Targets,
     /// Whether it has found a part.
     has_found: bool,
     has_marked: bool,
@@ -250,9 +251,7 @@ impl Groups {
             }
             Listing::Later => {
                 let lister = state.lister;
-                let is_refused = self.way != Way::ListsUnasked && self.may_miss(state, own);
-                if !is_refused {
-                    let is_found = known.finds(&lister.seen) && !lister.is_marked;
+                if let Some(is_found) = self.listed(state) {
                     state.was_missed |= lister.must_find && !is_found;
                     state.was_revived |= lister.must_miss && is_found;
                 }
@@ -265,6 +264,19 @@ impl Groups {
             }
         }
         Some(())
+    }
+
+    /// Whether a list that asks whether the set has changed now has the object; `None` if it is
+    /// refused.
+    pub fn listed(&self, state: &State) -> Option<bool> {
+        let Lister {
+            own,
+            seen,
+            is_marked,
+            ..
+        } = state.lister;
+        let is_refused = self.way != Way::ListsUnasked && self.may_miss(state, own);
+        (!is_refused).then(|| state.known(own).finds(&seen) && !is_marked)
     }
 
     /// Whether all that there is of an object may be on targets that a client does not know, or
