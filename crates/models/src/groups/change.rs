@@ -182,19 +182,21 @@ impl Groups {
                 }
             }
             At::Ready => {
-                next.todo = state.known(admin.new).targets;
-                if let Change::Replace(old, _) = change
-                    && self.way != Way::ReplacesUntold
-                {
-                    next.todo |= 1 << old;
+                let new = state.known(admin.new).targets;
+                next.todo = new;
+                if self.way != Way::ReplacesUntold {
+                    next.todo |= own.targets;
                 }
                 let is_first = self.way == Way::AnnouncesAtOnce
-                    || state.is_latest(own.targets & next.todo, admin.new);
+                    || state.is_latest(own.targets & new, admin.new);
                 if is_first { At::Putting } else { At::Idle }
             }
             At::Putting => {
-                let known = admin.todo & own.targets;
-                let rest = if known == 0 { admin.todo } else { known };
+                // Those that stay, those that are new, and then those that leave.
+                let stay = admin.todo & state.known(admin.new).targets;
+                let known = stay & own.targets;
+                let rest = [known, stay].into_iter().find(|rest| *rest != 0);
+                let rest = rest.unwrap_or(admin.todo);
                 let pair = PAIRS.iter().find(|pair| **pair & rest != 0);
                 let pair = pair.copied().unwrap_or_default() & rest;
                 for target in bits(state.there(pair)) {

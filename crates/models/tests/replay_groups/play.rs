@@ -211,9 +211,8 @@ impl Play {
         }
         let client = self.number(who)?;
         if self.begins(before, &taken.state, who)? {
-            let next = self.next(before, who, client);
-            if !matches!(next, Next::Ends) && !self.is_refused(&taken.state, who) {
-                self.stage.wait(client, next)?;
+            if !self.is_refused(&taken.state, who) {
+                self.stage.wait(client, |out| self.next(before, who, out))?;
             }
         }
         if let (Who::Mover(_), "list-for-moves") = (who, &*name) {
@@ -393,7 +392,7 @@ impl Play {
             (_, "describe") => vec![
                 (List(ObjectKind::Set), EVERYWHERE, 2),
                 all(Put(What::Description)),
-                all(Delete(What::Description)),
+                (Delete(What::Description), EVERYWHERE, usize::MAX),
             ],
             (_, "apply-marks") => vec![marks, descriptions, all(Delete(What::Part))],
             (_, "unmark") => vec![marks, all(Delete(What::Mark))],
@@ -422,15 +421,15 @@ impl Play {
         self.model.changes[admin].get(change).copied()
     }
 
-    /// What a client should do next, once it is in this state.
-    fn next(&self, state: &State, who: Who, client: usize) -> Next {
+    /// What a client should do next, once it is in this state and these places have failed it.
+    fn next(&self, state: &State, who: Who, out: Places) -> Next {
         use Operation::{Delete, FindPart, List, Put, ReadPart};
         let Some(number) = knows(state, who) else {
             return Next::Ends;
         };
         let own = state.known(number);
         let all = places(own.targets);
-        let used = all & !self.stage.out(client);
+        let used = all & !out;
         let at_all = |operation| Next::Waits(used, operation);
         let at = |targets: Targets, operation| Next::Waits(places(targets) & used, operation);
         let notes = at_all(Delete(What::Note));
@@ -507,11 +506,10 @@ impl Play {
         }
         let client = self.number(who)?;
         let has_listed = who == Who::Lister && !taken.state.lister.is_listing();
-        let next = match self.next(&taken.state, who, client) {
-            _ if has_listed => Next::Ends,
-            next => next,
-        };
-        self.stage.wait(client, next)?;
+        let next = self.stage.wait(client, |out| match has_listed {
+            true => Next::Ends,
+            false => self.next(&taken.state, who, out),
+        })?;
         if !matches!(next, Next::Ends) {
             return Ok(());
         }

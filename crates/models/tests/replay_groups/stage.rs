@@ -209,11 +209,6 @@ impl Stage {
         self.changed.notify_all();
     }
 
-    /// Places that a client does not use any more.
-    pub fn out(&self, client: usize) -> Places {
-        lock(&self.state).clients[client].out
-    }
-
     /// The notes that a client has put.
     pub fn notes(&self, client: usize) -> BTreeSet<Id> {
         lock(&self.state).clients[client].notes.clone()
@@ -260,7 +255,8 @@ impl Stage {
         of_client.clear();
         for &(operation, places, count) in permits {
             for place in bits(places) {
-                *of_client.entry((operation, place)).or_default() += count;
+                let left = of_client.entry((operation, place)).or_default();
+                *left = count.saturating_add(*left);
             }
         }
         let State {
@@ -272,20 +268,24 @@ impl Stage {
         self.changed.notify_all();
     }
 
-    /// Waits until a client has done what it is allowed, and should do this next. Otherwise an
-    /// account of what it does instead.
-    pub fn wait(&self, client: usize, wanted: Next) -> std::result::Result<(), String> {
+    /// Waits until a client has done what it is allowed, and does next what it should if these
+    /// places have failed it. Otherwise an account of what it does instead.
+    pub fn wait(
+        &self,
+        client: usize,
+        wanted: impl Fn(Places) -> Next,
+    ) -> std::result::Result<Next, String> {
         let mut state = lock(&self.state);
         loop {
-            let (has_ended, is_dead) = {
+            let (has_ended, is_dead, wanted) = {
                 let client = &state.clients[client];
-                (client.has_ended, client.is_dead)
+                (client.has_ended, client.is_dead, wanted(client.out))
             };
             let requests = state.requests(client);
             let at: Places = requests.keys().fold(0, |all, place| all | 1 << place);
             let are_all = |wanted| requests.values().all(|operation| *operation == wanted);
             let is_other = match wanted {
-                Next::Ends if has_ended => return Ok(()),
+                Next::Ends if has_ended => return Ok(wanted),
                 Next::Ends => !is_dead && !requests.is_empty(),
                 Next::Waits(places, operation) | Next::WaitsAt(places, operation) => {
                     let are_fit = are_all(operation) && at & !places == 0 && !has_ended;
@@ -294,7 +294,7 @@ impl Stage {
                         _ => at != 0,
                     };
                     if are_fit && is_all && !state.is_going_on(client) {
-                        return Ok(());
+                        return Ok(wanted);
                     }
                     !are_fit
                 }
