@@ -280,8 +280,8 @@ impl Groups {
     }
 
     /// Whether all that there is of an object may be on targets that a client does not know, or
-    /// that are away; or whether it has one that is in a generation that is new, or that is there
-    /// only with targets which are forgotten meanwhile.
+    /// that are away; or whether it has one that is only in a generation that is new, or that is
+    /// there only with targets which are forgotten meanwhile.
     fn may_miss(&self, state: &State, own: u8) -> bool {
         let generations = state.known(own).generations().len() as u8;
         let known = state.known(own).targets;
@@ -297,7 +297,8 @@ impl Groups {
             bits(known & !later.targets).for_each(|target| rest[target] = 0);
             let own = state.known(own);
             let is_forgotten = own.finds(&state.lister.seen) && !own.finds(&rest);
-            if is_forgotten && self.way != Way::ListsForgotten || is_newer {
+            let is_unknown = is_newer && !own.finds(&state.lister.seen);
+            if is_forgotten && self.way != Way::ListsForgotten || is_unknown {
                 return true;
             }
             let groups = match self.kind {

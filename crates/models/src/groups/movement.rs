@@ -336,7 +336,9 @@ impl Groups {
                 for target in bits(state.there(own.targets)) {
                     state.on[target] = state.on[target] & !outdated | 1 << heal.own;
                 }
-                next.noted = state.there(own.targets);
+                if self.way == Way::NotesAfterAsking {
+                    next.noted = state.there(own.targets);
+                }
                 Stage::Described
             }
             Stage::Described => {

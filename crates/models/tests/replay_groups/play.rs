@@ -399,7 +399,8 @@ impl Play {
             (_, "put-missing") => vec![all(Put(What::Part))],
             // Of what is forgotten it asks for marks; what is retired it surveys.
             (Who::Admin(_), "plan") => match self.change_of(before, who) {
-                Some(Change::Forget(_)) => vec![marks, all(Put(What::Mark))],
+                // It takes them from each target, though others have the same.
+                Some(Change::Forget(_)) => vec![marks, (Put(What::Mark), EVERYWHERE, usize::MAX)],
                 _ => holdings.to_vec(),
             },
             (_, "announce: look for others before" | "announce: look for others after") => {

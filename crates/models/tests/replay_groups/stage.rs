@@ -83,6 +83,7 @@ pub struct Stage {
     /// The object.
     name: Name,
     state: Mutex<State>,
+    /// A client has come to wait, has gone on, or has ended.
     changed: Condvar,
 }
 
@@ -119,6 +120,8 @@ struct Client {
 struct Waiting {
     operation: Operation,
     is_allowed: bool,
+    /// It is allowed, or its client is dead.
+    is_over: Arc<Condvar>,
 }
 
 /// What the places of a target hold.
@@ -205,8 +208,10 @@ impl Stage {
 
     /// Lets all operations of a client fail from now on.
     pub fn kill(&self, client: usize) {
-        lock(&self.state).clients[client].is_dead = true;
-        self.changed.notify_all();
+        let mut state = lock(&self.state);
+        state.clients[client].is_dead = true;
+        let waiting = state.waiting.range((client, 0)..(client, PLACES));
+        waiting.for_each(|(_, one)| one.is_over.notify_all());
     }
 
     /// The notes that a client has put.
@@ -263,9 +268,11 @@ impl Stage {
             clients, waiting, ..
         } = &mut *state;
         for ((_, place), one) in waiting.range_mut((client, 0)..(client, PLACES)) {
-            one.is_allowed |= clients[client].is_permitted(one.operation, *place);
+            if clients[client].is_permitted(one.operation, *place) {
+                one.is_allowed = true;
+                one.is_over.notify_all();
+            }
         }
-        self.changed.notify_all();
     }
 
     /// Waits until a client has done what it is allowed, and does next what it should if these
@@ -395,18 +402,20 @@ impl Seat {
             && !state.is_second_copy(operation, name, self.place)
             && !state.clients[self.client].is_permitted(operation, self.place)
         {
+            let is_over = Arc::new(Condvar::new());
             let waiting = Waiting {
                 operation,
                 is_allowed: false,
+                is_over: Arc::clone(&is_over),
             };
             state.waiting.insert(key, waiting);
             stage.changed.notify_all();
             while !state.clients[self.client].is_dead && !state.waiting[&key].is_allowed {
-                state = stage.changed.wait(state).expect("nobody panics here");
+                state = is_over.wait(state).expect("nobody panics here");
             }
             state.waiting.remove(&key);
+            stage.changed.notify_all();
         }
-        stage.changed.notify_all();
         let State {
             places,
             away,
