@@ -64,7 +64,8 @@ pub struct Lister {
     own: u8,
     /// Targets that it has yet to ask.
     pub todo: Targets,
-    seen: Parts,
+    /// What it has found of the object.
+    pub seen: Parts,
     /// Targets that did not answer.
     silent: Targets,
     is_marked: bool,

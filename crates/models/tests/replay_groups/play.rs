@@ -528,7 +528,10 @@ impl Play {
                 wanted == Some(*is_found) || taken.knows_old_mark && wanted.is_some()
             }
             (Who::Lister, Err(error)) => {
-                self.model.listed(before).is_none() && has_changed(error)
+                // Of an object in two groups it goes by either.
+                let seen: BTreeSet<u8> = before.lister.seen.into_iter().collect();
+                let are_two = seen.iter().filter(|part| **part != 0).count() > 1;
+                has_changed(error) && (self.model.listed(before).is_none() || are_two)
             }
             (Who::Deleter, result) => result.is_ok() == (taken.state.life == Life::Deleted),
             (Who::Admin(admin), result) => {
