@@ -192,10 +192,10 @@ impl Groups {
                 if is_first { At::Putting } else { At::Idle }
             }
             At::Putting => {
-                // Those that stay, those that are new, and then those that leave.
-                let stay = admin.todo & state.known(admin.new).targets;
-                let known = stay & own.targets;
-                let rest = [known, stay].into_iter().find(|rest| *rest != 0);
+                // Those that leave, those that stay, and then those that are new.
+                let leave = admin.todo & !state.known(admin.new).targets;
+                let known = admin.todo & own.targets;
+                let rest = [leave, known].into_iter().find(|rest| *rest != 0);
                 let rest = rest.unwrap_or(admin.todo);
                 let pair = PAIRS.iter().find(|pair| **pair & rest != 0);
                 let pair = pair.copied().unwrap_or_default() & rest;

@@ -288,10 +288,23 @@ fn the_program_does_nothing_else() {
         (Way::AnnouncesAtOnce, two_add.clone()),
         (Way::AnnouncesUnseen, two_add),
     ];
+    let only = std::env::var("ONLY").unwrap_or_default();
+    let mut models: Vec<Groups> = Vec::new();
+    for (way, model) in others {
+        if only.is_empty() || only.contains(&format!("{way:?}")) {
+            models.push(Groups { way, ..model });
+        }
+    }
+    let next = std::sync::atomic::AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        for (way, model) in others {
-            let model = Groups { way, ..model };
-            scope.spawn(move || print_first(&model));
+        for _ in 0..5 {
+            scope.spawn(|| {
+                while let Some(model) =
+                    models.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+                {
+                    print_first(model);
+                }
+            });
         }
     });
 }

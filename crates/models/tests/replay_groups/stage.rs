@@ -27,8 +27,9 @@ pub type Places = u16;
 /// All places.
 pub const EVERYWHERE: Places = (1 << PLACES) - 1;
 
-/// How long something that would let a client go on can take, on a busy machine.
-const PATIENCE_MAX: Duration = Duration::from_secs(10);
+/// How long something that would let a client go on can take, on a busy machine: it may be that
+/// hundreds of threads begin.
+const PATIENCE_MAX: Duration = Duration::from_secs(60);
 
 /// Second half of the ID of a note.
 const OF_HEAL: [u8; 16] = *b"a heal at work !";
