@@ -13,9 +13,7 @@ use tabane_striped::container::{Form, Geometry};
 use tabane_striped::{HAS_CHANGED, HealOptions, Place, RebalanceOptions, StripedStorage};
 use tabane_testing::files::random_bytes;
 
-use crate::stage::{
-    EVERYWHERE, Next, Operation, PLACES, Permit, Places, Stage, What, places,
-};
+use crate::stage::{EVERYWHERE, Next, Operation, PLACES, Permit, Places, Stage, What, places};
 use crate::walk::{Chance, Taken, knows, step};
 
 /// Bytes of a small object, and of a large one, which makes it a stripe.
@@ -64,7 +62,9 @@ impl Object {
 
     /// What its name decides.
     pub fn chance(&self) -> Chance {
-        let second = self.name.id.0[8..].first_chunk().expect("an ID has 32 bytes");
+        let second = self.name.id.0[8..]
+            .first_chunk()
+            .expect("an ID has 32 bytes");
         Chance(u64::from_le_bytes(*second))
     }
 }
@@ -101,7 +101,9 @@ impl Play {
         };
         let (_, all) = play.places();
         let of = |targets: Targets| -> Vec<Place> {
-            bits(places(targets)).map(|place| all[place].clone()).collect()
+            bits(places(targets))
+                .map(|place| all[place].clone())
+                .collect()
         };
         let mut groups = vec![of(FIRST)];
         if model.begins_with_two {
@@ -140,13 +142,17 @@ impl Play {
 
     fn actor(&mut self, who: Who) -> Option<&mut Actor> {
         let mut actors = self.actors.iter_mut();
-        actors.find(|(other, _)| *other == who).map(|(_, actor)| actor)
+        actors
+            .find(|(other, _)| *other == who)
+            .map(|(_, actor)| actor)
     }
 
     /// The number of a client that has opened the set.
     fn number(&mut self, who: Who) -> Result<usize, String> {
         let actor = self.actor(who);
-        actor.map(|actor| actor.number).ok_or_else(|| "it has not opened the set".to_owned())
+        actor
+            .map(|actor| actor.number)
+            .ok_or_else(|| "it has not opened the set".to_owned())
     }
 
     /// Lets a client do something in a thread, from now on step by step.
@@ -206,7 +212,14 @@ impl Play {
             let (number, set) = self.open().map_err(|error| error.to_string())?;
             self.actors.retain(|(other, _)| *other != who);
             let running = None;
-            self.actors.push((who, Actor { number, set, running }));
+            self.actors.push((
+                who,
+                Actor {
+                    number,
+                    set,
+                    running,
+                },
+            ));
             return Ok(());
         }
         let client = self.number(who)?;
@@ -222,7 +235,8 @@ impl Play {
         if name == "read" {
             self.stage.gate(client, Operation::ReadPart, false);
         }
-        self.stage.allow(client, &self.permits(before, &taken.state, who, choice));
+        self.stage
+            .allow(client, &self.permits(before, &taken.state, who, choice));
         self.settle(before, taken, who)?;
         self.stage.show(client, Vec::new());
         if knows(&taken.state, who).is_none() {
@@ -360,7 +374,9 @@ impl Play {
                 let todo = if before.lister.is_listing() {
                     before.lister.todo
                 } else {
-                    before.known(before.lister.knows().unwrap_or_default()).targets
+                    before
+                        .known(before.lister.knows().unwrap_or_default())
+                        .targets
                 };
                 let kind = self.object.name.kind;
                 vec![(List(kind), pair(todo, after.lister.todo), 1)]
@@ -441,12 +457,8 @@ impl Play {
             (Who::Lister, "list-objects") if !state.lister.is_listing() => {
                 at_all(List(self.object.name.kind))
             }
-            (Who::Lister, "list-objects") => {
-                at(state.lister.todo, List(self.object.name.kind))
-            }
-            (Who::Lister, "list-marks") if !self.model.is_marked() => {
-                at_all(List(ObjectKind::Set))
-            }
+            (Who::Lister, "list-objects") => at(state.lister.todo, List(self.object.name.kind)),
+            (Who::Lister, "list-marks") if !self.model.is_marked() => at_all(List(ObjectKind::Set)),
             (_, "list-marks" | "look-for-notes" | "unmark") => at_all(List(ObjectKind::Deleted)),
             (Who::Deleter, "begin") if self.model.is_marked() && used != all => {
                 Next::WaitsAt(used, Put(What::Mark))
@@ -480,9 +492,7 @@ impl Play {
                 _ => Next::WaitsAt(used, List(ObjectKind::Set)),
             },
             (_, "look-for-what-is-left") => at_all(List(ObjectKind::Config)),
-            (_, "announce: look for others before") => {
-                Next::WaitsAt(used, List(ObjectKind::Set))
-            }
+            (_, "announce: look for others before") => Next::WaitsAt(used, List(ObjectKind::Set)),
             (Who::Admin(admin), "announce: put") => {
                 let todo = places(state.admins[admin].todo);
                 Next::WaitsAt(todo, Put(What::Description))
@@ -520,9 +530,7 @@ impl Play {
         let has_changed = |error: &StorageError| error.to_string().contains(HAS_CHANGED);
         let fits = match (who, &result) {
             (Who::Writer, Ok(_)) => taken.state.life == Life::Stored,
-            (Who::Writer, Err(error)) => {
-                taken.state.life == before.life && has_changed(error)
-            }
+            (Who::Writer, Err(error)) => taken.state.life == before.life && has_changed(error),
             (Who::Lister, Ok(is_found)) => {
                 let wanted = self.model.listed(before);
                 wanted == Some(*is_found) || taken.knows_old_mark && wanted.is_some()
@@ -551,11 +559,11 @@ impl Play {
     fn compare(&self, state: &State) -> Result<(), String> {
         let notes = |who: Who| -> BTreeSet<Id> {
             let of = self.actors.iter().filter(|(other, _)| *other == who);
-            of.flat_map(|(_, actor)| self.stage.notes(actor.number)).collect()
+            of.flat_map(|(_, actor)| self.stage.notes(actor.number))
+                .collect()
         };
-        let movers = (0..self.model.movers).map(|mover| {
-            (Who::Mover(mover), state.movers[mover].noted)
-        });
+        let movers =
+            (0..self.model.movers).map(|mover| (Who::Mover(mover), state.movers[mover].noted));
         let noted: Vec<_> = movers
             .chain([(Who::Heal, state.heal.noted)])
             .map(|(who, noted)| (who, notes(who), noted))
@@ -563,7 +571,9 @@ impl Play {
         for target in 0..TARGETS {
             let holds = self.stage.holds(target);
             let differs = |what: &str, wanted: String| {
-                Err(format!("target {target} holds {holds:?}, and should of {what}: {wanted}"))
+                Err(format!(
+                    "target {target} holds {holds:?}, and should of {what}: {wanted}"
+                ))
             };
             let part = state.parts[target];
             let is_right = match part {
@@ -619,7 +629,9 @@ impl Play {
         if fits {
             Ok(())
         } else {
-            Err(format!("a new client finds {found:?}, and should: {wanted:?}"))
+            Err(format!(
+                "a new client finds {found:?}, and should: {wanted:?}"
+            ))
         }
     }
 }

@@ -249,7 +249,11 @@ impl Stage {
                     What::Other => {}
                 }
             }
-            holds.epochs.last_mut().expect("there is one").sort_unstable();
+            holds
+                .epochs
+                .last_mut()
+                .expect("there is one")
+                .sort_unstable();
         }
         holds
     }
@@ -344,7 +348,9 @@ impl Client {
     /// Takes a permit, if there is one.
     fn is_permitted(&mut self, operation: Operation, place: usize) -> bool {
         let left = self.permits.get_mut(&(operation, place));
-        left.filter(|left| **left > 0).map(|left| *left -= 1).is_some()
+        left.filter(|left| **left > 0)
+            .map(|left| *left -= 1)
+            .is_some()
     }
 
     /// Whether it waits before this operation, unless it is allowed.
@@ -365,7 +371,9 @@ impl State {
     fn requests(&self, client: usize) -> BTreeMap<usize, Operation> {
         let of_client = self.waiting.range((client, 0)..(client, PLACES));
         let waits = of_client.filter(|(_, one)| !one.is_allowed);
-        waits.map(|((_, place), one)| (*place, one.operation)).collect()
+        waits
+            .map(|((_, place), one)| (*place, one.operation))
+            .collect()
     }
 
     /// Whether a client has yet to do what it is allowed.
@@ -377,7 +385,9 @@ impl State {
     /// Whether this is one more copy for a target of the model that has one.
     fn is_second_copy(&self, operation: Operation, name: Name, place: usize) -> bool {
         let twin = &self.places[place ^ 1];
-        let copy = twin.get(&name).filter(|it| generation_of(it.len() as u64) == 0);
+        let copy = twin
+            .get(&name)
+            .filter(|it| generation_of(it.len() as u64) == 0);
         operation == Operation::Put(What::Part) && copy.is_some()
     }
 }
@@ -487,9 +497,8 @@ impl Storage for Seat {
             let of_kind = kept.iter().filter(|(name, _)| name.kind == kind);
             let there = of_kind.map(|(name, bytes)| listed(name, bytes.len() as u64));
             let phantoms = client.phantoms.iter();
-            let phantoms = phantoms.filter(|(name, _, places)| {
-                name.kind == kind && places >> self.place & 1 == 1
-            });
+            let phantoms = phantoms
+                .filter(|(name, _, places)| name.kind == kind && places >> self.place & 1 == 1);
             let phantoms = phantoms.map(|(name, len, _)| listed(name, *len));
             Ok(there.chain(phantoms).collect())
         })

@@ -13,6 +13,9 @@ const STEPS_MAX: u64 = 120;
 /// Of so many choices of who goes on, one is a fault, or its end.
 const FAULT_CHOICES: u64 = 12;
 
+/// Of so many choices of a client that would begin again, one is left to it: others go on.
+const AGAIN_CHOICES: u64 = 4;
+
 /// A step that was taken.
 pub struct Taken {
     pub action: Action,
@@ -109,6 +112,15 @@ pub fn step(state: &State, who: Who) -> String {
     step.to_owned()
 }
 
+/// Whether a client that does the same again and again is about to begin with it.
+fn begins_again(state: &State, who: Who) -> bool {
+    match who {
+        Who::Lister => !state.lister.is_listing(),
+        Who::Mover(_) | Who::Heal => knows(state, who).is_none(),
+        Who::Writer | Who::Deleter | Who::Admin(_) => false,
+    }
+}
+
 /// Who takes a step; nobody if it is a fault or the end of one.
 fn who(action: Action) -> Option<Who> {
     match action {
@@ -143,7 +155,8 @@ pub fn walk(model: &Groups, seed: u64, row: u64, chance: Chance) -> Walk {
             let is_ours = next != state && is_ours(model, &state, action, &minds, chance);
             is_ours.then_some((action, next))
         });
-        let (steps, faults): (Vec<_>, Vec<_>) = ways.partition(|(action, _)| who(*action).is_some());
+        let (steps, faults): (Vec<_>, Vec<_>) =
+            ways.partition(|(action, _)| who(*action).is_some());
         if random.one_in(row) {
             favourite = None;
         }
@@ -156,7 +169,11 @@ pub fn walk(model: &Groups, seed: u64, row: u64, chance: Chance) -> Walk {
             let mut others: Vec<Who> = ways.iter().filter_map(|(one, _)| who(*one)).collect();
             others.dedup();
             let one = favourite.filter(|one| others.contains(one));
-            let one = one.unwrap_or_else(|| others[random.below(others.len() as u64) as usize]);
+            let mut any = || others[random.below(others.len() as u64) as usize];
+            let mut one = one.unwrap_or_else(&mut any);
+            if begins_again(&state, one) && !random.one_in(AGAIN_CHOICES) {
+                one = others[random.below(others.len() as u64) as usize];
+            }
             ways.retain(|(action, _)| who(*action) == Some(one));
             favourite = Some(one);
         }
@@ -204,7 +221,11 @@ fn is_ours(model: &Groups, state: &State, action: Action, minds: &Minds, chance:
             let own = state.known(state.writer.knows().expect("it has opened the set"));
             let targets = |group: &&u8| own.generation(**group) & state.away == 0;
             let whole: Vec<u8> = own.groups().iter().filter(targets).copied().collect();
-            let groups = if whole.is_empty() { own.groups() } else { &whole };
+            let groups = if whole.is_empty() {
+                own.groups()
+            } else {
+                &whole
+            };
             groups[chance.group(groups.len())] == choice
         }
         // What is away it finds out later.
@@ -220,7 +241,9 @@ fn are_alike(state: &State) -> bool {
     let there = !state.away;
     let with = |number: usize| {
         let targets = (0..TARGETS).filter(|it| there >> it & 1 == 1);
-        targets.filter(|it| state.on[*it] >> number & 1 == 1).count()
+        targets
+            .filter(|it| state.on[*it] >> number & 1 == 1)
+            .count()
     };
     let known = state.on.iter().fold(0, |all, on| all | on);
     let ranks = bits(known).map(|number| (state.descriptions[number].epoch, with(number)));
