@@ -223,10 +223,8 @@ impl Play {
             return Ok(());
         }
         let client = self.number(who)?;
-        if self.begins(before, &taken.state, who)? {
-            if !self.is_refused(&taken.state, who) {
-                self.stage.wait(client, |out| self.next(before, who, out))?;
-            }
+        if self.begins(before, &taken.state, who)? && !self.is_refused(&taken.state, who) {
+            self.stage.wait(client, |out| self.next(before, who, out))?;
         }
         if let (Who::Mover(_), "list-for-moves") = (who, &*name) {
             self.stage.gate(client, Operation::ReadPart, choice != 0);
@@ -517,9 +515,12 @@ impl Play {
         }
         let client = self.number(who)?;
         let has_listed = who == Who::Lister && !taken.state.lister.is_listing();
-        let next = self.stage.wait(client, |out| match has_listed {
-            true => Next::Ends,
-            false => self.next(&taken.state, who, out),
+        let next = self.stage.wait(client, |out| {
+            if has_listed {
+                Next::Ends
+            } else {
+                self.next(&taken.state, who, out)
+            }
         })?;
         if !matches!(next, Next::Ends) {
             return Ok(());

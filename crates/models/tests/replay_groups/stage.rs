@@ -438,7 +438,9 @@ impl Seat {
             return Err(unreachable());
         }
         if *away >> self.place & 1 == 1 {
-            client.out |= 1 << self.place;
+            // Who looks for a part takes its place for one that may have it.
+            let is_look = operation.is_some_and(|(one, _)| one == Operation::FindPart);
+            client.out |= Places::from(!is_look) << self.place;
             return Err(unreachable());
         }
         act(&mut places[self.place], client)
