@@ -201,6 +201,8 @@ fn is_ours(model: &Groups, state: &State, action: Action, minds: &Minds, chance:
         Action::Step(who, choice) => (who, choice),
         Action::Kill(_) | Action::TakeForDead => return true,
         Action::Return(target) => return !minds.is_out(target),
+        // Targets have another order where the third group was added before the second one.
+        Action::Leave(_) if !model.changes[1].is_empty() => return false,
         Action::Leave(_) => {
             let movers = state.movers.iter().any(|mover| mover.knows().is_some());
             let admins = state.admins.iter();
@@ -219,7 +221,7 @@ fn is_ours(model: &Groups, state: &State, action: Action, minds: &Minds, chance:
         (Who::Admin(_), "plan") => state.away == 0,
         (Who::Writer, "put") if model.kind == Kind::Pack => {
             let own = state.known(state.writer.knows().expect("it has opened the set"));
-            let targets = |group: &&u8| own.generation(**group) & state.away == 0;
+            let targets = |group: &&u8| own.generation(**group) & known.out == 0;
             let whole: Vec<u8> = own.groups().iter().filter(targets).copied().collect();
             let groups = if whole.is_empty() {
                 own.groups()
