@@ -21,7 +21,7 @@ pub struct Taken {
     pub action: Action,
     /// The state behind it.
     pub state: State,
-    /// Whether its client knows a mark that is not there any more.
+    /// Whether its client knows a mark that it would not find any more.
     pub knows_old_mark: bool,
 }
 
@@ -112,6 +112,12 @@ pub fn step(state: &State, who: Who) -> String {
     step.to_owned()
 }
 
+/// Whether a client finds a mark on the targets that it knows.
+fn sees_mark(state: &State, who: Who) -> bool {
+    let targets = knows(state, who).map(|own| state.known(own).targets);
+    state.marked & !state.away & targets.unwrap_or_default() != 0
+}
+
 /// Whether a client that does the same again and again is about to begin with it.
 fn begins_again(state: &State, who: Who) -> bool {
     match who {
@@ -180,7 +186,7 @@ pub fn walk(model: &Groups, seed: u64, row: u64, chance: Chance) -> Walk {
         let (action, next) = ways.swap_remove(random.below(ways.len() as u64) as usize);
         let mut knows_old_mark = false;
         if let Some(one) = who(action) {
-            knows_old_mark = minds.of(one).mark && state.marked == 0;
+            knows_old_mark = minds.of(one).mark && !sees_mark(&state, one);
             minds.learn(one, &state, &next);
         } else if let Action::Kill(one) = action {
             minds.learn(one, &state, &next);
@@ -212,7 +218,7 @@ fn is_ours(model: &Groups, state: &State, action: Action, minds: &Minds, chance:
     };
     let known = minds.of(who);
     let is_surprised = state.away & !known.out != 0;
-    let knows_old_mark = known.mark && state.marked == 0;
+    let knows_old_mark = known.mark && !sees_mark(state, who);
     match (who, &*step(state, who)) {
         // Of two descriptions that count alike chance decides.
         (_, "open") if are_alike(state) => false,
