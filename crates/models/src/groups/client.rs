@@ -299,7 +299,9 @@ impl Groups {
             let own = state.known(own);
             let is_forgotten = own.finds(&state.lister.seen) && !own.finds(&rest);
             let is_unknown = is_newer && !own.finds(&state.lister.seen);
-            if is_forgotten && self.way != Way::ListsForgotten || is_unknown {
+            let is_astray = is_forgotten && self.way != Way::ListsForgotten || is_unknown;
+            // What is marked it leaves out before.
+            if is_astray && !state.lister.is_marked {
                 return true;
             }
             let groups = match self.kind {
