@@ -225,13 +225,14 @@ impl StripedStorage {
                 return overtaken();
             }
         }
+        for (.., storage) in &leave {
+            // Clients that know only such targets learn of it, before anybody who follows it puts
+            // something elsewhere.
+            let _ = put_description(*storage, description);
+        }
         stay.extend(places.iter().map(|place| (&*place.url, &*place.storage)));
         for (url, storage) in &stay {
             put_description(*storage, description).map_err(|error| cannot(url, error))?;
-        }
-        for (.., storage) in &leave {
-            // Clients that know only such targets learn of it.
-            let _ = put_description(*storage, description);
         }
         let (own, _) = description.to_object();
         let mut is_alone = true;

@@ -26,9 +26,10 @@ pub struct Admin {
     pub change: u8,
     at: At,
     own: u8,
-    new: u8,
+    /// The description that it is to put.
+    pub new: u8,
     /// Targets to which it has yet to put its description.
-    todo: Targets,
+    pub todo: Targets,
 }
 
 impl Admin {
@@ -50,21 +51,28 @@ impl Admin {
         matches!(self.at, At::Putting | At::Put | At::Withdrawing)
     }
 
-    /// The name of its next step.
-    pub fn step(&self, changes: &[Change]) -> String {
-        let change = changes[usize::from(self.change)];
-        let step = match self.at {
+    /// The name of its next step, whatever it changes.
+    pub fn step_name(&self) -> &'static str {
+        match self.at {
             At::Idle => "open",
-            At::Opened if change == Change::Wait => "wait-for-clients",
-            At::Opened if matches!(change, Change::Forget(_)) => "copy-marks",
-            At::Opened => return format!("plan {change:?}"),
+            At::Opened => "plan",
             At::MarksCopied => "look-for-what-is-left",
             At::Ready => "announce: look for others before",
             At::Putting => "announce: put",
             At::Put => "announce: look for others after",
             At::Withdrawing => "announce: withdraw",
-        };
-        step.to_owned()
+        }
+    }
+
+    /// The name of its next step.
+    pub fn step(&self, changes: &[Change]) -> String {
+        let change = changes[usize::from(self.change)];
+        match self.at {
+            At::Opened if change == Change::Wait => "wait-for-clients".to_owned(),
+            At::Opened if matches!(change, Change::Forget(_)) => "copy-marks".to_owned(),
+            At::Opened => format!("plan {change:?}"),
+            _ => self.step_name().to_owned(),
+        }
     }
 }
 
@@ -174,19 +182,21 @@ impl Groups {
                 }
             }
             At::Ready => {
-                next.todo = state.known(admin.new).targets;
-                if let Change::Replace(old, _) = change
-                    && self.way != Way::ReplacesUntold
-                {
-                    next.todo |= 1 << old;
+                let new = state.known(admin.new).targets;
+                next.todo = new;
+                if self.way != Way::ReplacesUntold {
+                    next.todo |= own.targets;
                 }
                 let is_first = self.way == Way::AnnouncesAtOnce
-                    || state.is_latest(own.targets & next.todo, admin.new);
+                    || state.is_latest(own.targets & new, admin.new);
                 if is_first { At::Putting } else { At::Idle }
             }
             At::Putting => {
+                // Those that leave, those that stay, and then those that are new.
+                let leave = admin.todo & !state.known(admin.new).targets;
                 let known = admin.todo & own.targets;
-                let rest = if known == 0 { admin.todo } else { known };
+                let rest = [leave, known].into_iter().find(|rest| *rest != 0);
+                let rest = rest.unwrap_or(admin.todo);
                 let pair = PAIRS.iter().find(|pair| **pair & rest != 0);
                 let pair = pair.copied().unwrap_or_default() & rest;
                 for target in bits(state.there(pair)) {

@@ -63,8 +63,9 @@ pub struct Lister {
     at: Listing,
     own: u8,
     /// Targets that it has yet to ask.
-    todo: Targets,
-    seen: Parts,
+    pub todo: Targets,
+    /// What it has found of the object.
+    pub seen: Parts,
     /// Targets that did not answer.
     silent: Targets,
     is_marked: bool,
@@ -118,7 +119,8 @@ enum Deletion {
 pub struct Deleter {
     at: Deletion,
     own: u8,
-    todo: Targets,
+    /// Targets that it has yet to ask.
+    pub todo: Targets,
     /// Whether it has found a part.
     has_found: bool,
     has_marked: bool,
@@ -250,9 +252,7 @@ impl Groups {
             }
             Listing::Later => {
                 let lister = state.lister;
-                let is_refused = self.way != Way::ListsUnasked && self.may_miss(state, own);
-                if !is_refused {
-                    let is_found = known.finds(&lister.seen) && !lister.is_marked;
+                if let Some(is_found) = self.listed(state) {
                     state.was_missed |= lister.must_find && !is_found;
                     state.was_revived |= lister.must_miss && is_found;
                 }
@@ -267,9 +267,22 @@ impl Groups {
         Some(())
     }
 
+    /// Whether a list that asks whether the set has changed now has the object; `None` if it is
+    /// refused.
+    pub fn listed(&self, state: &State) -> Option<bool> {
+        let Lister {
+            own,
+            seen,
+            is_marked,
+            ..
+        } = state.lister;
+        let is_refused = self.way != Way::ListsUnasked && self.may_miss(state, own);
+        (!is_refused).then(|| state.known(own).finds(&seen) && !is_marked)
+    }
+
     /// Whether all that there is of an object may be on targets that a client does not know, or
-    /// that are away; or whether it has one that is in a generation that is new, or that is there
-    /// only with targets which are forgotten meanwhile.
+    /// that are away; or whether it has one that is only in a generation that is new, or that is
+    /// there only with targets which are forgotten meanwhile.
     fn may_miss(&self, state: &State, own: u8) -> bool {
         let generations = state.known(own).generations().len() as u8;
         let known = state.known(own).targets;
@@ -285,7 +298,10 @@ impl Groups {
             bits(known & !later.targets).for_each(|target| rest[target] = 0);
             let own = state.known(own);
             let is_forgotten = own.finds(&state.lister.seen) && !own.finds(&rest);
-            if is_forgotten && self.way != Way::ListsForgotten || is_newer {
+            let is_unknown = is_newer && !own.finds(&state.lister.seen);
+            let is_astray = is_forgotten && self.way != Way::ListsForgotten || is_unknown;
+            // What is marked it leaves out before.
+            if is_astray && !state.lister.is_marked {
                 return true;
             }
             let groups = match self.kind {

@@ -191,29 +191,36 @@ pub enum Life {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     /// All descriptions that there ever were.
-    descriptions: [Description; DESCRIPTIONS_MAX],
+    pub descriptions: [Description; DESCRIPTIONS_MAX],
     /// Those that each target has, as bits.
-    on: [u8; TARGETS],
+    pub on: [u8; TARGETS],
     /// What each target holds of the object.
-    parts: Parts,
+    pub parts: Parts,
     /// Targets with the mark.
-    marked: Targets,
+    pub marked: Targets,
     /// Targets with notes of clients that were killed.
-    left: Targets,
+    pub left: Targets,
     /// Targets that do not answer.
-    away: Targets,
+    pub away: Targets,
     faults: u8,
     /// Where in the first group the copies of the object begin.
     turn: u8,
-    life: Life,
+    /// What has become of the object.
+    pub life: Life,
     /// Targets with the record of the writer.
     record: Targets,
-    writer: Writer,
-    lister: Lister,
-    deleter: Deleter,
-    movers: [Mover; MOVERS_MAX],
-    heal: Heal,
-    admins: [Admin; ADMINS_MAX],
+    /// The client that puts the object.
+    pub writer: Writer,
+    /// The one that lists.
+    pub lister: Lister,
+    /// The one that deletes the object.
+    pub deleter: Deleter,
+    /// Those that move objects.
+    pub movers: [Mover; MOVERS_MAX],
+    /// The one that heals.
+    pub heal: Heal,
+    /// Those that change the set.
+    pub admins: [Admin; ADMINS_MAX],
     /// Whether a list has missed the object.
     was_missed: bool,
     /// Whether a list had it after its deletion.
@@ -254,7 +261,7 @@ pub enum Action {
 
 impl State {
     /// A description that a client knows.
-    fn known(&self, number: u8) -> &Description {
+    pub fn known(&self, number: u8) -> &Description {
         &self.descriptions[usize::from(number)]
     }
 
@@ -286,7 +293,7 @@ impl State {
     }
 
     /// Whether a target has a description.
-    fn has(&self, target: usize, number: u8) -> bool {
+    pub fn has(&self, target: usize, number: u8) -> bool {
         self.on[target] >> number & 1 == 1
     }
 
@@ -431,12 +438,12 @@ impl Groups {
     }
 
     /// Whether deletions of the object are marked.
-    fn is_marked(&self) -> bool {
+    pub fn is_marked(&self) -> bool {
         self.kind != Kind::Pack
     }
 
     /// Whether a client that opens the set now finds the object; `None` if it cannot open it.
-    fn is_found(&self, state: &State) -> Option<bool> {
+    pub fn is_found(&self, state: &State) -> Option<bool> {
         let own = state.known(state.open()?);
         let targets = match self.way {
             Way::UsesStrangers => ALL,

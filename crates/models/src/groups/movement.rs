@@ -30,9 +30,9 @@ pub struct Mover {
     /// Targets with its note.
     pub noted: Targets,
     /// Where the object is to go, or to stay.
-    to: u8,
+    pub to: u8,
     /// Targets from which it is to go.
-    from: Targets,
+    pub from: Targets,
     /// The generations of the parts that are to go, as bits.
     old: u16,
     /// Lists (bit 0), and deletions of others that move objects, that began before the object was
@@ -44,6 +44,11 @@ impl Mover {
     /// The description that it follows.
     pub fn knows(&self) -> Option<u8> {
         (self.at != Moving::Idle).then_some(self.own)
+    }
+
+    /// Whether it ends without having put its note.
+    pub fn is_done_unnoted(&self) -> bool {
+        self.at == Moving::Done && self.noted == 0
     }
 
     /// The list has ended.
@@ -94,7 +99,7 @@ pub struct Heal {
     /// Targets with its note.
     pub noted: Targets,
     /// Targets that lack a part.
-    todo: Targets,
+    pub todo: Targets,
     part: u8,
     /// Whether the set has changed, as far as it has asked before it put its note.
     is_outdated: bool,
@@ -331,7 +336,9 @@ impl Groups {
                 for target in bits(state.there(own.targets)) {
                     state.on[target] = state.on[target] & !outdated | 1 << heal.own;
                 }
-                next.noted = state.there(own.targets);
+                if self.way == Way::NotesAfterAsking {
+                    next.noted = state.there(own.targets);
+                }
                 Stage::Described
             }
             Stage::Described => {

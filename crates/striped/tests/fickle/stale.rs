@@ -355,6 +355,31 @@ fn whoever_is_overtaken_while_it_changes_the_set_takes_its_description_back() {
     storage.add(&new[0]).unwrap();
 }
 
+/// The last target of a group that is replaced has to know it before anybody else.
+#[test]
+fn whoever_knows_replaced_targets_alone_is_told_so_before_others_put_something() {
+    let (mut bed, new) = set_of(3, 6);
+    let before = bed.open();
+    for (old, place) in new.iter().enumerate().take(2) {
+        bed.open().replace(&format!("target-{old}"), place).unwrap();
+        bed.places[old] = place.clone();
+    }
+    let (places, told) = (bed.places.clone(), Arc::clone(&bed.told));
+    let places = [places, new[2..].to_vec()].concat();
+    let (done, was_done) = channel();
+    bed.targets[5].before(("put", ObjectKind::Set), move || {
+        let notice = Arc::new(move |event: &tabane_storage::Event| {
+            told.lock().unwrap().push(event.text.clone());
+        });
+        let newer = StripedStorage::open("set".to_owned(), places, notice).unwrap();
+        put_small(&newer, 0..1);
+        done.send(before.list(ObjectKind::Snapshot)).unwrap();
+    });
+    bed.open().replace("target-2", &new[2]).unwrap();
+    let error = was_done.recv().unwrap().unwrap_err();
+    assert_eq!(error.to_string(), HAS_CHANGED);
+}
+
 /// All targets of a group are replaced, one after the other, and still answer.
 #[test]
 fn whoever_knows_replaced_targets_alone_is_told_so() {
