@@ -27,7 +27,7 @@ const BALLAST_LEN: u64 = 10 * LARGE_LEN as u64;
 const GROUP_PLACES: usize = 4;
 
 /// Numbers of places of groups divide this.
-const TURNS: u64 = 12;
+const TURNS_MULTIPLE: u64 = 12;
 
 /// The secret of tags.
 const SECRET: [u8; 32] = [5; 32];
@@ -50,7 +50,7 @@ impl Object {
         loop {
             let id = object_id(&[&bytes]);
             let first = id.0.first_chunk().expect("an ID has 32 bytes");
-            if u64::from_le_bytes(*first).is_multiple_of(TURNS) {
+            if u64::from_le_bytes(*first).is_multiple_of(TURNS_MULTIPLE) {
                 return Self {
                     name: Name::new(kind, id),
                     bytes: Arc::new(bytes),
