@@ -175,8 +175,8 @@ test-restic:
 # Rings and clusters once more, with what needs a library of the system.
 LIBFABRIC = /usr/include/rdma/fabric.h
 test-libfabric:
-	@if [ -e $(LIBFABRIC) ]; then $(CARGO) test $(CARGOFLAGS) -p tabane-fabric --features libfabric --no-fail-fast -- --show-output && \
-		$(CARGO_TEST) --features tabane-node/libfabric --test cluster -- --show-output; \
+	@if [ -e $(LIBFABRIC) ]; then $(CARGO_TEST) --features tabane-node/libfabric \
+		--test copies --test endpoints --test libfabric --test tcp --test nodes -- --show-output; \
 	else printf '\n%s\n\n' "NOT RUN: endpoints over libfabric: $(LIBFABRIC) is missing (Debian package libfabric-dev)"; fi
 
 # The kernels and all that hashes with them, once for each instruction set that the processor has.

@@ -640,7 +640,7 @@ fn data_that_were_changed_on_the_wire_are_not_stored() {
     change_data_on_the_wire(24);
 }
 
-/// Takes an hour or two: `cargo test --release -p tabane-node --test cluster -- --ignored wire`.
+/// Takes an hour or two: `cargo test --release -p tabane-node --test nodes -- --ignored wire`.
 #[cfg(not(feature = "libfabric"))]
 #[test]
 #[ignore = "takes an hour or two"]
