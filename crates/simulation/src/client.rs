@@ -19,7 +19,7 @@ use tabane_testing::random::Random;
 use tabane_testing::scratch;
 use tempfile::TempDir;
 
-use crate::plan::{Client, Command, Fault, Plan, Seat};
+use crate::plan::{Client, Command, Fault, Place, Plan, Seat};
 use crate::target::{Counted, OFF, Target};
 use crate::turns::Turns;
 use crate::world::{Opened, World};
@@ -241,6 +241,10 @@ impl Worker<'_> {
 
     fn faults_at(&self, here: Seat) -> Vec<Fault> {
         let mut faults = self.plan.faults.clone();
+        // Those of a cluster are the nodes'.
+        if matches!(self.plan.place, Place::Cluster(_)) {
+            faults.clear();
+        }
         faults.retain(|fault| match *fault {
             Fault::Away { seat, .. }
             | Fault::Full { seat, .. }
@@ -249,7 +253,7 @@ impl Worker<'_> {
             | Fault::Twice { seat, .. } => seat == here,
             Fault::Behind { target, .. } => target == here.target,
             Fault::Death { .. } | Fault::Nap { .. } | Fault::Day { .. } => false,
-            Fault::Damage { .. } | Fault::Emptied { .. } => false,
+            Fault::Damage { .. } | Fault::Emptied { .. } | Fault::Cut { .. } => false,
         });
         faults
     }

@@ -8,7 +8,9 @@
 pub mod plan;
 pub mod run;
 
+mod aging;
 mod client;
+mod nodes;
 mod server;
 mod shrink;
 mod target;

@@ -31,6 +31,8 @@ pub enum Place {
     Server,
     /// A set of so many targets in memory.
     Set(usize),
+    /// A cluster of so many nodes in this process.
+    Cluster(usize),
 }
 
 /// One client, that is a machine.
@@ -169,6 +171,15 @@ pub enum Fault {
         /// For so many turns.
         count: u32,
     },
+    /// New connections to a node of a cluster are cut in the middle of what is sent to it.
+    Cut {
+        /// Which node.
+        target: usize,
+        /// From which turn on.
+        turn: u32,
+        /// For so many turns.
+        count: u32,
+    },
     /// A target has lost all objects but those that say what it is.
     Emptied {
         /// Which target.
@@ -198,6 +209,19 @@ pub enum Damage {
     Gone,
 }
 
+impl Damage {
+    /// What is left of an object that is damaged where `pick` says; `None` if nothing is.
+    pub(crate) fn spoil(self, mut bytes: Vec<u8>, pick: u64) -> Option<Vec<u8>> {
+        let place = (pick >> 32) as usize % bytes.len().max(1);
+        match self {
+            Self::Flipped => *bytes.get_mut(place)? ^= 1 << (pick >> 29 & 7),
+            Self::Torn => bytes.truncate(place),
+            Self::Gone => return None,
+        }
+        Some(bytes)
+    }
+}
+
 /// Faults begin before this turn: most runs have as many.
 const TURN_MAX: u64 = 300;
 
@@ -209,6 +233,7 @@ impl Plan {
             PlaceKind::Memory => Place::Memory,
             PlaceKind::Server => Place::Server,
             PlaceKind::Set => Place::Set(3 + random.below(4) as usize),
+            PlaceKind::Cluster => Place::Cluster(3 + random.below(4) as usize),
         };
         let has_writer = random.one_in(2);
         let mut plan = Self {
@@ -221,7 +246,7 @@ impl Plan {
         };
         let (faults, bad_targets) = match place {
             Place::Server => (death(&mut random, &plan).into_iter().collect(), Vec::new()),
-            Place::Memory | Place::Set(_) => faults(&mut random, &plan),
+            Place::Memory | Place::Set(_) | Place::Cluster(_) => faults(&mut random, &plan),
         };
         plan.faults = faults;
         for _ in 0..random.below(4) {
@@ -302,6 +327,8 @@ pub enum PlaceKind {
     Server,
     /// A set of three to six targets in memory, of which two have faults
     Set,
+    /// A cluster of three to six nodes in this process, of which two have faults
+    Cluster,
 }
 
 fn clients(random: &mut Random, place: Place, has_writer: bool) -> Vec<Client> {
@@ -391,14 +418,13 @@ fn naps(random: &mut Random, plan: &mut Plan) {
 fn faults(random: &mut Random, plan: &Plan) -> (Vec<Fault>, Vec<usize>) {
     let mut faults: Vec<Fault> = (0..2).filter_map(|_| death(random, plan)).collect();
     let targets = match plan.place {
-        Place::Set(count) => {
+        Place::Set(count) | Place::Cluster(count) => {
             let first = random.below(count as u64) as usize;
             let step = 1 + random.below(count as u64 - 1) as usize;
             vec![first, (first + step) % count]
         }
         Place::Memory | Place::Server => vec![0],
     };
-    let is_set = targets.len() > 1;
     let count = [0, 1, 3, 10][random.below(4) as usize];
     for _ in 0..count {
         let target = targets[random.below(targets.len() as u64) as usize];
@@ -407,8 +433,14 @@ fn faults(random: &mut Random, plan: &Plan) -> (Vec<Fault>, Vec<usize>) {
         let at = random.below(60) as u32;
         let after = random.below(40) as u32;
         let turn = random.below(TURN_MAX) as u32;
-        // Storage that damages what it alone has is not survived, only found out.
-        faults.push(match random.below(if is_set { 12 } else { 6 }) {
+        // Storage that damages what it alone has is not survived, only found out. What a client
+        // hears of a node is what the node says.
+        let kinds = match plan.place {
+            Place::Cluster(_) => 6..14,
+            Place::Set(_) => 0..12,
+            Place::Memory | Place::Server => 0..6,
+        };
+        faults.push(match kinds.start + random.below(kinds.end - kinds.start) {
             0 => Fault::Full {
                 seat,
                 at,
@@ -428,11 +460,16 @@ fn faults(random: &mut Random, plan: &Plan) -> (Vec<Fault>, Vec<usize>) {
                 count: random.below(TURN_MAX / 2) as u32,
             },
             8 => Fault::Emptied { target, turn },
-            kind => Fault::Damage {
+            kind @ 9..12 => Fault::Damage {
                 target,
                 turn,
                 pick: random.next_u64(),
                 how: [Damage::Flipped, Damage::Torn, Damage::Gone][kind as usize - 9],
+            },
+            _ => Fault::Cut {
+                target,
+                turn,
+                count: random.below(TURN_MAX / 2) as u32,
             },
         });
     }

@@ -115,6 +115,7 @@ fn take_turns(plan: &Plan, shared: &Shared, turns: &Arc<Turns>) -> Result<Tally,
             .collect()
     });
     results?;
+    world.recover();
     world.on_their_way.arrive(u32::MAX);
     judge(plan, &world, &lock(&promises)).map_err(|why| format!("afterwards: {why}"))?;
     Ok(Tally {

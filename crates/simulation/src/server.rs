@@ -1,7 +1,7 @@
 //! A storage server in this process, with one repository.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ use tabane_storage::{
 };
 use tabane_testing::scratch;
 use tempfile::TempDir;
+
+use crate::aging::make_older;
 
 /// A server that runs.
 pub struct Served {
@@ -115,20 +117,6 @@ impl Drop for Served {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
             server.stop();
-        }
-    }
-}
-
-fn make_older(folder: &Path, time: Duration) {
-    for entry in fs::read_dir(folder).expect("a folder of the server") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            make_older(&path, time);
-        } else {
-            let file = fs::File::options().write(true).open(path).expect("a file");
-            let modified = file.metadata().and_then(|metadata| metadata.modified());
-            let older = modified.expect("a time") - time;
-            file.set_modified(older).expect("another time");
         }
     }
 }

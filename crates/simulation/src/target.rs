@@ -216,6 +216,18 @@ impl Storage for Target {
         self.is_far
     }
 
+    fn learn_secret(&self, secret: &[u8; 32]) {
+        self.storage.learn_secret(secret);
+    }
+
+    fn is_listed_as(&self, listed: u64, len: u64) -> bool {
+        self.storage.is_listed_as(listed, len)
+    }
+
+    fn check_current(&self) -> Result<()> {
+        self.storage.check_current()
+    }
+
     fn create(&self) -> Result<()> {
         self.act("create", None, || self.storage.create())
     }
@@ -255,4 +267,9 @@ impl Storage for Target {
             self.storage.delete(name)
         })
     }
+}
+
+/// Whether an object says what the target is: without it a person would have to replace the target.
+pub fn is_own(name: Name) -> bool {
+    matches!(name.kind, ObjectKind::Target | ObjectKind::Set)
 }

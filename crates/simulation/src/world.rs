@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tabane_storage::sync::lock;
-use tabane_storage::{Name, ObjectKind, Result, Storage};
+use tabane_storage::{Name, Result, Storage};
 use tabane_striped::{Place as SetPlace, StripedStorage};
 use tabane_testing::memory::MemoryStorage;
 
+use crate::nodes::Nodes;
 use crate::plan::{Damage, Fault, Place};
 use crate::server::{Accounts, Served};
-use crate::target::OnTheirWay;
+use crate::target::{OnTheirWay, is_own};
 
 /// A repository's place.
 pub struct World {
@@ -32,6 +33,7 @@ enum Kind {
         listed: Mutex<Vec<usize>>,
     },
     Server(Box<Served>),
+    Cluster(Box<Nodes>),
 }
 
 /// A repository's place as a client uses it.
@@ -93,6 +95,7 @@ impl World {
         let place = match place {
             Place::Memory => Kind::Memory(MemoryStorage::default()),
             Place::Server => Kind::Server(Box::new(Served::start(accounts))),
+            Place::Cluster(count) => Kind::Cluster(Box::new(Nodes::start(count))),
             Place::Set(count) => {
                 let all = 0..count + SPARES;
                 let targets: Vec<_> = all.map(|_| MemoryStorage::default()).collect();
@@ -124,6 +127,8 @@ impl World {
                 .map(|target| Arc::new(target.clone()) as _)
                 .collect(),
             Kind::Server(served) => vec![served.client(removes)],
+            // Nodes ask each other, so that their operations have no turns: those of the whole do.
+            Kind::Cluster(nodes) => vec![Arc::new(nodes.open().expect("enough nodes are there"))],
         }
     }
 
@@ -133,7 +138,7 @@ impl World {
     /// When too many targets of a set do not answer.
     pub fn open(&self, mut targets: Vec<Arc<dyn Storage>>) -> Result<Opened> {
         match &self.place {
-            Kind::Memory(_) | Kind::Server(_) => {
+            Kind::Memory(_) | Kind::Server(_) | Kind::Cluster(_) => {
                 Ok(Opened::Single(targets.pop().expect("there is one")))
             }
             Kind::Set { .. } => {
@@ -150,6 +155,7 @@ impl World {
     pub fn listed(&self) -> Vec<usize> {
         match &self.place {
             Kind::Set { listed, .. } => lock(listed).clone(),
+            Kind::Cluster(nodes) => (0..nodes.count()).collect(),
             Kind::Memory(_) | Kind::Server(_) => Vec::new(),
         }
     }
@@ -252,6 +258,7 @@ impl World {
     pub fn direct(&self) -> Result<Opened> {
         match &self.place {
             Kind::Server(served) => Ok(Opened::Single(served.disk())),
+            Kind::Cluster(nodes) => Ok(Opened::Set(Arc::new(nodes.open()?))),
             _ => self.open(self.targets(true)),
         }
     }
@@ -261,6 +268,10 @@ impl World {
     /// # Errors
     /// When it cannot be opened.
     pub fn without(&self, gone: &[usize]) -> Result<Opened> {
+        if let Kind::Cluster(nodes) = &self.place {
+            gone.iter().for_each(|&node| nodes.stop(node));
+            return self.direct();
+        }
         let targets = self.targets(true).into_iter().enumerate();
         let empty = || Arc::new(MemoryStorage::default()) as Arc<dyn Storage>;
         let targets = targets.map(|(number, target)| {
@@ -279,6 +290,17 @@ impl World {
             Kind::Memory(storage) => storage.wait(time),
             Kind::Set { targets, .. } => targets.iter().for_each(|target| target.wait(time)),
             Kind::Server(served) => served.wait(time),
+            Kind::Cluster(nodes) => nodes.wait(time),
+        }
+    }
+
+    /// Nodes are there again, and nothing cuts their connections.
+    pub fn recover(&self) {
+        if let Kind::Cluster(nodes) = &self.place {
+            for node in 0..nodes.count() {
+                nodes.cut(node, false);
+                nodes.restart(node);
+            }
         }
     }
 
@@ -303,9 +325,12 @@ impl World {
                     pick,
                     how,
                 } if at == turn => {
-                    if let Kind::Set { targets, .. } = &self.place
-                        && let Some(name) = damage(&targets[target], pick, how)
-                    {
+                    let damaged = match &self.place {
+                        Kind::Set { targets, .. } => damage(&targets[target], pick, how),
+                        Kind::Cluster(nodes) => nodes.damage(target, pick, how),
+                        Kind::Memory(_) | Kind::Server(_) => None,
+                    };
+                    if let Some(name) = damaged {
                         tell(format!("target {target}: {name} is {how:?}"));
                     }
                 }
@@ -315,7 +340,39 @@ impl World {
                         let mut objects = target_of.objects();
                         objects.retain(|name, _| is_own(*name));
                         target_of.set_all(objects);
-                        tell(format!("target {target} is emptied"));
+                    } else if let Kind::Cluster(nodes) = &self.place {
+                        nodes.empty(target);
+                    }
+                    tell(format!("target {target} is emptied"));
+                }
+                Fault::Behind {
+                    target,
+                    turn: from,
+                    count,
+                } => {
+                    if let Kind::Cluster(nodes) = &self.place {
+                        if from == turn {
+                            nodes.stop(target);
+                            tell(format!("node {target} ends"));
+                        } else if from + count == turn {
+                            nodes.restart(target);
+                            tell(format!("node {target} starts again"));
+                        }
+                    }
+                }
+                Fault::Cut {
+                    target,
+                    turn: from,
+                    count,
+                } => {
+                    if let Kind::Cluster(nodes) = &self.place
+                        && (from == turn || from + count == turn)
+                    {
+                        nodes.cut(target, from == turn);
+                        tell(format!(
+                            "connections to node {target} are cut: {}",
+                            from == turn
+                        ));
                     }
                 }
                 _ => {}
@@ -324,27 +381,16 @@ impl World {
     }
 }
 
-/// Whether an object says what the target is: without it a person would have to replace the target.
-fn is_own(name: Name) -> bool {
-    matches!(name.kind, ObjectKind::Target | ObjectKind::Set)
-}
-
 /// Damages an object; which one, and where, `pick` decides.
 fn damage(target: &MemoryStorage, pick: u64, how: Damage) -> Option<Name> {
     let mut objects = target.objects();
     objects.retain(|name, _| !is_own(*name));
     let at = (pick % objects.len().max(1) as u64) as usize;
-    let (name, mut bytes) = objects.into_iter().nth(at)?;
-    let place = (pick >> 32) as usize % bytes.len().max(1);
-    match how {
-        Damage::Flipped => *bytes.get_mut(place)? ^= 1 << (pick >> 29 & 7),
-        Damage::Torn => bytes.truncate(place),
-        Damage::Gone => {
-            target.remove(name);
-            return Some(name);
-        }
+    let (name, bytes) = objects.into_iter().nth(at)?;
+    match how.spoil(bytes, pick) {
+        Some(bytes) => target.set(name, bytes),
+        None => target.remove(name),
     }
-    target.set(name, bytes);
     Some(name)
 }
 

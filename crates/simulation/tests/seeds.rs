@@ -48,6 +48,12 @@ fn nothing_is_lost_through_a_server() {
     try_seeds(PlaceKind::Server, 12);
 }
 
+/// Two nodes of each cluster end, start again, are cut off and lose what they have.
+#[test]
+fn nothing_is_lost_over_a_cluster() {
+    try_seeds(PlaceKind::Cluster, 6);
+}
+
 /// Plans that failed before the program was mended, each in a file. Names of objects are random, so
 /// that each is run several times.
 #[test]
