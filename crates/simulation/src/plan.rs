@@ -7,6 +7,7 @@ use crate::world::Change;
 
 /// A run. It can be written down as JSON, and made smaller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Plan {
     /// Decides who has the next turn.
     pub seed: u64,
@@ -37,6 +38,7 @@ pub enum Place {
 
 /// One client, that is a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Client {
     /// Whether its key cannot read.
     pub is_write_only: bool,
@@ -86,6 +88,7 @@ impl Command {
 /// Something that goes wrong. Operations of a client at a target are counted from 0, over all of
 /// its commands; turns are those of all clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub enum Fault {
     /// The client is dead from this operation on, of those at all targets.
     Death {
@@ -191,6 +194,7 @@ pub enum Fault {
 
 /// A client at a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Seat {
     /// Number of the client.
     pub client: usize,

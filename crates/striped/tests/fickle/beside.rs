@@ -143,6 +143,56 @@ fn what_a_node_keeps_that_is_away_for_a_moment_of_a_heal_stays_deleted() {
     assert_eq!(holders(&bed, ObjectKind::Snapshot), 1, "the late copy");
 }
 
+/// Marks of records do not say of which kind these are: without all lists, one may be missed.
+#[test]
+fn a_record_of_a_node_that_is_away_for_a_moment_of_a_heal_stays_deleted() {
+    let bed = Bed::new(4, "node://");
+    let (pack, bytes) = object(1, 1000);
+    let name = Name::new(ObjectKind::Pending, pack.id);
+    bed.open().put(name, &[&bytes]).unwrap();
+    let holds = |number: &usize| bed.targets[*number].inner.stat(name).is_ok();
+    let late = (0..4).find(holds).unwrap();
+    bed.fail(&[late], Some(StorageErrorKind::Unreachable));
+    bed.open().delete(name).unwrap();
+    bed.fail(&[late], None);
+    let storage = bed.open();
+    bed.told.lock().unwrap().clear();
+    let node = Arc::clone(&bed.targets[late]);
+    bed.targets[late].before(("list", ObjectKind::Pending), move || {
+        node.fail(Some(StorageErrorKind::Unreachable));
+    });
+    let (node, told) = (Arc::clone(&bed.targets[late]), Arc::clone(&bed.told));
+    bed.targets[(late + 1) % 4].before(("list", ObjectKind::Client), move || {
+        node.fail(None);
+        while !told.lock().unwrap().join("").contains("answers again") {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
+    heal(&storage);
+    bed.fail(&[late], None);
+    assert!(bed.open().list(ObjectKind::Pending).unwrap().is_empty());
+    assert_eq!(holders(&bed, ObjectKind::Pending), 1, "the late copy");
+}
+
+/// A deletion beside a heal has to be marked, and counts the targets that fail meanwhile.
+#[test]
+fn a_deletion_counts_all_targets_that_have_no_mark() {
+    let bed = Bed::new(4, "target-");
+    let (name, number) = lacking(&bed);
+    let (deleter, targets) = (bed.open(), bed.targets.clone());
+    heal_while(&bed, number, move || {
+        for target in &targets[..3] {
+            let failing = Arc::clone(target);
+            target.before(("put", ObjectKind::Deleted), move || {
+                failing.fail(Some(StorageErrorKind::Unreachable));
+            });
+        }
+        let error = deleter.delete(name).unwrap_err();
+        assert_eq!(error.kind(), StorageErrorKind::TooFewTargets, "{error}");
+        targets.iter().for_each(|target| target.fail(None));
+    });
+}
+
 #[test]
 fn notes_of_dead_heals_are_removed_after_a_month() {
     const DAY: Duration = Duration::from_secs(86_400);
