@@ -83,8 +83,12 @@ impl Bed {
     /// From now on programs run as somebody who may not read everything.
     pub fn become_nobody(&mut self) {
         self.as_nobody = true;
-        // Others may not be let to where it was built.
-        fs::copy(env!("CARGO_BIN_EXE_tabane"), self.path().join("tabane")).expect("copied");
+        // Others may not be let to where it was built. Another process copies it: what this one
+        // has open to write, its other threads could pass on to what they start, and it cannot be
+        // run.
+        let mut copy = Command::new("cp");
+        copy.arg(env!("CARGO_BIN_EXE_tabane")).arg(self.path());
+        assert!(copy.status().expect("started").success());
         fs::set_permissions(self.path(), fs::Permissions::from_mode(0o755)).expect("changed");
     }
 

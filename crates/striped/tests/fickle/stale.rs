@@ -355,6 +355,23 @@ fn whoever_is_overtaken_while_it_changes_the_set_takes_its_description_back() {
     storage.add(&new[0]).unwrap();
 }
 
+/// The same, also where the target that leaves was told.
+#[test]
+fn whoever_is_overtaken_while_it_replaces_a_target_takes_its_description_back() {
+    let (bed, new) = set_of(3, 5);
+    let (first, second) = (bed.open(), bed.open());
+    let place = new[1].clone();
+    bed.targets[2].before(("put", ObjectKind::Set), move || {
+        second.add(&place).unwrap();
+    });
+    let error = first.replace("target-2", &new[0]).unwrap_err();
+    assert_eq!(error.kind(), StorageErrorKind::Overtaken);
+    for target in &bed.targets[..3] {
+        let descriptions = target.inner.list(ObjectKind::Set).unwrap();
+        assert_eq!(descriptions.len(), 2, "the old one and that which counts");
+    }
+}
+
 /// The last target of a group that is replaced has to know it before anybody else.
 #[test]
 fn whoever_knows_replaced_targets_alone_is_told_so_before_others_put_something() {
