@@ -103,6 +103,8 @@ impl StripedStorage {
         };
         let named: Vec<usize> = (0..all.len()).filter(is_old).collect();
         if named.is_empty() && all.iter().any(|target| target.url == place.url) {
+            // An earlier attempt may have been interrupted when only the old target was told.
+            self.announce(std::slice::from_ref(place), &self.description)?;
             let text = format!(
                 "{old:?} is not a target of this set, and {} is one already",
                 place.url

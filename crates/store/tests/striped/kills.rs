@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tabane_storage::{Name, ObjectKind, Storage};
+use tabane_storage::{Name, ObjectKind, Storage, StorageErrorKind};
 use tabane_store::{Id, Repository};
 use tabane_striped::{HealOptions, StripedStorage};
 use tempfile::TempDir;
@@ -261,8 +261,12 @@ fn while_a_target_is_replaced() {
             if replaced.is_none() {
                 let again = open(places[..5].to_vec()).unwrap();
                 let is_done = again.urls().all(|url| url != "target-2");
-                if !is_done {
-                    again.replace("target-2", &places[5]).unwrap();
+                // The same again ends what was begun, also if only the old target was told.
+                match again.replace("target-2", &places[5]) {
+                    Err(error) if is_done => {
+                        assert_eq!(error.kind(), StorageErrorKind::AlreadyReplaced);
+                    }
+                    replaced => drop(replaced.unwrap()),
                 }
             }
             let report = heal(&set_of(&new));
