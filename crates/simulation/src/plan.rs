@@ -3,8 +3,6 @@
 use serde::{Deserialize, Serialize};
 use tabane_testing::random::Random;
 
-use crate::world::Change;
-
 /// A run. It can be written down as JSON, and made smaller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -71,6 +69,17 @@ pub enum Command {
     Rebalance,
     /// Empties the group of the target of this number, and takes it out of the set.
     Drain,
+}
+
+/// A change of a set's targets.
+#[derive(Clone, Copy)]
+pub enum Change {
+    /// A target is added.
+    Add,
+    /// A group is added.
+    AddGroup,
+    /// A target is put in the place of this one.
+    Replace(usize),
 }
 
 impl Command {

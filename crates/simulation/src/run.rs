@@ -16,10 +16,10 @@ use tabane_striped::{HealOptions, HealReport, StripedStorage};
 use tabane_testing::random::Random;
 
 use crate::client::{Promises, Silent, Sources, Worker, backup_options, rebalance, tight};
-use crate::plan::{Fault, Plan};
+use crate::plan::{Change, Fault, Plan};
 use crate::server::Accounts;
 use crate::turns::Turns;
-use crate::world::{Change, Opened, World};
+use crate::world::{Opened, World};
 
 /// What runs share.
 #[derive(Default)]

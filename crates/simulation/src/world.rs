@@ -11,7 +11,7 @@ use tabane_striped::{Place as SetPlace, StripedStorage};
 use tabane_testing::memory::MemoryStorage;
 
 use crate::nodes::Nodes;
-use crate::plan::{Damage, Fault, Place};
+use crate::plan::{Change, Damage, Fault, Place};
 use crate::server::{Accounts, Served};
 use crate::target::{OnTheirWay, is_own};
 
@@ -63,17 +63,6 @@ const GROUP: usize = 3;
 
 /// A set of so many targets is two groups.
 const GROUPED: usize = 6;
-
-/// A change of a set's targets.
-#[derive(Clone, Copy)]
-pub enum Change {
-    /// A target is added.
-    Add,
-    /// A group is added.
-    AddGroup,
-    /// A target is put in the place of this one.
-    Replace(usize),
-}
 
 impl Change {
     /// The spare places that it takes, behind those of the beginning.
