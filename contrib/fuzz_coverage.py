@@ -10,6 +10,7 @@ the lines that no kept input reaches follow.
 """
 
 import argparse
+import functools
 import os
 import re
 import subprocess
@@ -159,6 +160,7 @@ def run(*command, **options):
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, **options).stdout
 
 
+@functools.cache
 def tool(name):
     """The program of llvm-tools that fits the compiler."""
     sysroot = Path(run("rustc", "+nightly", "--print", "sysroot").strip())

@@ -185,6 +185,8 @@ fn one_whose_disk_is_full_leaves_the_others_whole() {
     // Of what is in it a pack may be in no index, and is told of.
     let ran = in_repository(&bed, second.as_ref(), PASSWORD, &["check", "--read-data"]);
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    let mut told = ran.stderr.lines();
+    assert!(told.all(|line| line.contains("are in no index") && line.contains("no snapshot")));
 }
 
 #[test]

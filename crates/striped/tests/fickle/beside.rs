@@ -109,13 +109,21 @@ fn what_a_heal_puts_back_during_a_deletion_stays_deleted() {
     assert_eq!(holders(&bed, ObjectKind::Snapshot), 0);
 }
 
-/// A node may be away only while a heal asks for records: then it keeps what is marked, and the
-/// mark stays.
-#[test]
-fn what_a_node_keeps_that_is_away_for_a_moment_of_a_heal_stays_deleted() {
+/// A node that has a copy of a deleted object, and is away again when a heal asks for records.
+struct Late {
+    bed: Bed,
+    /// The set as the heal is to know it.
+    storage: StripedStorage,
+    /// Nodes that had a copy; the first one has it still.
+    with_copy: Vec<usize>,
+    /// Lets it be back, and waits until the set knows that.
+    comes_back: Meanwhile,
+}
+
+fn late_copy(kind: ObjectKind) -> Late {
     let bed = Bed::new(4, "node://");
     let (pack, bytes) = object(1, 1000);
-    let name = Name::new(ObjectKind::Snapshot, pack.id);
+    let name = Name::new(kind, pack.id);
     bed.open().put(name, &[&bytes]).unwrap();
     let holds = |number: &usize| bed.targets[*number].inner.stat(name).is_ok();
     let with_copy: Vec<usize> = (0..4).filter(holds).collect();
@@ -130,14 +138,33 @@ fn what_a_node_keeps_that_is_away_for_a_moment_of_a_heal_stays_deleted() {
         node.fail(Some(StorageErrorKind::Unreachable));
     });
     let (node, told) = (Arc::clone(&bed.targets[late]), Arc::clone(&bed.told));
-    *bed.targets[with_copy[1]].before_delete.lock().unwrap() = Some(Box::new(move || {
+    let comes_back = Box::new(move || {
         node.fail(None);
         while !told.lock().unwrap().join("").contains("answers again") {
             std::thread::sleep(Duration::from_millis(10));
         }
-    }));
+    });
+    Late {
+        bed,
+        storage,
+        with_copy,
+        comes_back,
+    }
+}
+
+/// A node may be away only while a heal asks for records: then it keeps what is marked, and the
+/// mark stays.
+#[test]
+fn what_a_node_keeps_that_is_away_for_a_moment_of_a_heal_stays_deleted() {
+    let Late {
+        bed,
+        storage,
+        with_copy,
+        comes_back,
+    } = late_copy(ObjectKind::Snapshot);
+    *bed.targets[with_copy[1]].before_delete.lock().unwrap() = Some(comes_back);
     let report = heal(&storage);
-    bed.fail(&[late], None);
+    bed.fail(&with_copy[..1], None);
     assert!(bed.open().list(ObjectKind::Snapshot).unwrap().is_empty());
     assert_eq!(report.applied_deletions, 0);
     assert_eq!(holders(&bed, ObjectKind::Snapshot), 1, "the late copy");
@@ -146,30 +173,15 @@ fn what_a_node_keeps_that_is_away_for_a_moment_of_a_heal_stays_deleted() {
 /// Marks of records do not say of which kind these are: without all lists, one may be missed.
 #[test]
 fn a_record_of_a_node_that_is_away_for_a_moment_of_a_heal_stays_deleted() {
-    let bed = Bed::new(4, "node://");
-    let (pack, bytes) = object(1, 1000);
-    let name = Name::new(ObjectKind::Pending, pack.id);
-    bed.open().put(name, &[&bytes]).unwrap();
-    let holds = |number: &usize| bed.targets[*number].inner.stat(name).is_ok();
-    let late = (0..4).find(holds).unwrap();
-    bed.fail(&[late], Some(StorageErrorKind::Unreachable));
-    bed.open().delete(name).unwrap();
-    bed.fail(&[late], None);
-    let storage = bed.open();
-    bed.told.lock().unwrap().clear();
-    let node = Arc::clone(&bed.targets[late]);
-    bed.targets[late].before(("list", ObjectKind::Pending), move || {
-        node.fail(Some(StorageErrorKind::Unreachable));
-    });
-    let (node, told) = (Arc::clone(&bed.targets[late]), Arc::clone(&bed.told));
-    bed.targets[(late + 1) % 4].before(("list", ObjectKind::Client), move || {
-        node.fail(None);
-        while !told.lock().unwrap().join("").contains("answers again") {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    });
+    let Late {
+        bed,
+        storage,
+        with_copy,
+        comes_back,
+    } = late_copy(ObjectKind::Pending);
+    bed.targets[(with_copy[0] + 1) % 4].before(("list", ObjectKind::Client), comes_back);
     heal(&storage);
-    bed.fail(&[late], None);
+    bed.fail(&with_copy[..1], None);
     assert!(bed.open().list(ObjectKind::Pending).unwrap().is_empty());
     assert_eq!(holders(&bed, ObjectKind::Pending), 1, "the late copy");
 }
