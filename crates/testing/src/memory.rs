@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use tabane_storage::{Listed, Name, ObjectKind, Storage};
+use tabane_storage::{Listed, Name, ObjectKind, Storage, StorageErrorKind};
 
 /// Objects by their names.
 pub type Objects = BTreeMap<Name, Vec<u8>>;
@@ -70,7 +70,7 @@ impl Storage for MemoryStorage {
     fn put(&self, name: Name, parts: &[&[u8]]) -> tabane_storage::Result<()> {
         let mut state = self.0.lock().unwrap();
         if state.objects.contains_key(&name) {
-            return Err(tabane_storage::StorageErrorKind::AlreadyExists.into());
+            return Err(StorageErrorKind::AlreadyExists.into());
         }
         state.objects.insert(name, parts.concat());
         state.clock += Duration::from_millis(1);
@@ -81,17 +81,8 @@ impl Storage for MemoryStorage {
 
     fn get(&self, name: Name, range: Option<Range<u64>>) -> tabane_storage::Result<Vec<u8>> {
         let state = self.0.lock().unwrap();
-        let bytes = state
-            .objects
-            .get(&name)
-            .ok_or(tabane_storage::StorageErrorKind::NotFound)?;
-        match range {
-            None => Ok(bytes.clone()),
-            Some(range) => bytes
-                .get(range.start as usize..range.end as usize)
-                .map(<[u8]>::to_vec)
-                .ok_or_else(|| tabane_storage::StorageErrorKind::PastEnd.into()),
-        }
+        let bytes = state.objects.get(&name).ok_or(StorageErrorKind::NotFound)?;
+        part_of(bytes, range)
     }
 
     fn list(&self, kind: ObjectKind) -> tabane_storage::Result<Vec<Listed>> {
@@ -107,17 +98,22 @@ impl Storage for MemoryStorage {
 
     fn stat(&self, name: Name) -> tabane_storage::Result<u64> {
         let state = self.0.lock().unwrap();
-        let bytes = state
-            .objects
-            .get(&name)
-            .ok_or(tabane_storage::StorageErrorKind::NotFound)?;
+        let bytes = state.objects.get(&name).ok_or(StorageErrorKind::NotFound)?;
         Ok(bytes.len() as u64)
     }
 
     fn delete(&self, name: Name) -> tabane_storage::Result<()> {
         let removed = self.0.lock().unwrap().objects.remove(&name);
-        removed
-            .map(|_| ())
-            .ok_or(tabane_storage::StorageErrorKind::NotFound.into())
+        removed.map(|_| ()).ok_or(StorageErrorKind::NotFound.into())
     }
+}
+
+/// A range of an object, or all of it.
+///
+/// # Errors
+/// [`StorageErrorKind::PastEnd`] when it ends before the range does.
+pub fn part_of(bytes: &[u8], range: Option<Range<u64>>) -> tabane_storage::Result<Vec<u8>> {
+    let range = range.unwrap_or(0..bytes.len() as u64);
+    let part = bytes.get(range.start as usize..range.end as usize);
+    Ok(part.ok_or(StorageErrorKind::PastEnd)?.to_vec())
 }

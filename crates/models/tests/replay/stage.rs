@@ -10,6 +10,7 @@ use tabane_storage::sync::lock;
 use tabane_storage::{
     Id, Listed, Name, ObjectKind, Result, Storage, StorageError, StorageErrorKind,
 };
+use tabane_testing::memory::part_of;
 
 /// The kinds of objects that the model has. A repository without write-only keys has nothing that
 /// is unverified.
@@ -333,12 +334,7 @@ impl Storage for Seat {
             let listed = listed.filter(|_| !client.sources.contains(&name.id));
             let object = listed.or_else(|| state.objects.get(&name));
             let bytes = &object.ok_or(StorageErrorKind::NotFound)?.bytes;
-            let range = range.map_or(0..bytes.len(), |range| {
-                range.start as usize..range.end as usize
-            });
-            let part = bytes.get(range);
-            part.map(<[u8]>::to_vec)
-                .ok_or_else(|| StorageErrorKind::PastEnd.into())
+            part_of(bytes, range)
         })
     }
 

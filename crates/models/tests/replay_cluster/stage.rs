@@ -11,6 +11,7 @@ use tabane_storage::sync::lock;
 use tabane_storage::{
     Id, Listed, Name, ObjectKind, Result, Storage, StorageError, StorageErrorKind,
 };
+use tabane_testing::memory::part_of;
 
 /// How long something that would let a client go on can take, on a busy machine.
 const PATIENCE_MAX: Duration = Duration::from_secs(10);
@@ -448,12 +449,7 @@ impl Storage for Seat {
     fn get(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>> {
         self.act(None, None, |node, _| {
             let bytes = node.durable.get(&name).ok_or(StorageErrorKind::NotFound)?;
-            let range = range.map_or(0..bytes.len(), |range| {
-                range.start as usize..range.end as usize
-            });
-            let part = bytes.get(range);
-            part.map(<[u8]>::to_vec)
-                .ok_or_else(|| StorageErrorKind::PastEnd.into())
+            part_of(bytes, range)
         })
     }
 

@@ -13,6 +13,7 @@ use tabane_storage::{
     Id, Listed, Name, ObjectKind, Result, Storage, StorageError, StorageErrorKind,
 };
 use tabane_striped::container::generation_of;
+use tabane_testing::memory::part_of;
 
 /// Places of the program for each target of the model: of a group of two of these one may be
 /// missing, as of four places two.
@@ -479,12 +480,7 @@ impl Storage for Seat {
         let operation = is_part.then_some((Operation::ReadPart, name));
         self.act(operation, |kept, _| {
             let bytes = kept.get(&name).ok_or(StorageErrorKind::NotFound)?;
-            let range = range.map_or(0..bytes.len(), |range| {
-                range.start as usize..range.end as usize
-            });
-            let part = bytes.get(range);
-            part.map(<[u8]>::to_vec)
-                .ok_or_else(|| StorageErrorKind::PastEnd.into())
+            part_of(bytes, range)
         })
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::memory::part_of;
 use tabane_import::{ImportOptions, LockedBorg, parts};
 use tabane_storage::{Files, Id, StorageErrorKind};
 use tabane_store::check::CheckOptions;
@@ -20,9 +21,7 @@ impl Files for MemoryFiles {
 
     fn read(&self, path: &str, range: Option<Range<u64>>) -> tabane_storage::Result<Vec<u8>> {
         let bytes = self.0.get(path).ok_or(StorageErrorKind::NotFound)?;
-        let range = range.unwrap_or(0..bytes.len() as u64);
-        let found = bytes.get(range.start as usize..range.end as usize);
-        Ok(found.ok_or(StorageErrorKind::PastEnd)?.to_vec())
+        part_of(bytes, range)
     }
 
     fn list(&self, folder: &str) -> tabane_storage::Result<Vec<(String, u64)>> {
