@@ -34,6 +34,9 @@ use crate::throttle::{Throttle, WINDOW};
 use crate::watched::Watched;
 use crate::{metrics, settings};
 
+/// Connections that the system keeps until they are taken. One beyond is tried again by its client,
+/// which takes a second; the library's 128 are soon filled by somebody who means ill.
+const QUEUED_MAX: i32 = 4096;
 /// Connections that have not yet said whose they are. When one more comes, the oldest is closed.
 const UNKNOWN_MAX: usize = 512;
 
@@ -156,16 +159,19 @@ impl Server {
             .enable_all()
             .build()?;
         let listen = |address: &str| -> tabane_storage::Result<TcpListener> {
-            runtime
-                .block_on(TcpListener::bind(address))
-                .map_err(|error| {
-                    let form = match error.kind() {
-                        io::ErrorKind::InvalidInput => ": write HOST:PORT",
-                        _ => "",
-                    };
-                    let text = format!("cannot listen on {address}: {error}{form}");
-                    StorageError::new(error.kind().into(), text)
-                })
+            let bound = runtime.block_on(TcpListener::bind(address));
+            let listening = bound.and_then(|listener| {
+                rustix::net::listen(&listener, QUEUED_MAX)?;
+                Ok(listener)
+            });
+            listening.map_err(|error| {
+                let form = match error.kind() {
+                    io::ErrorKind::InvalidInput => ": write HOST:PORT",
+                    _ => "",
+                };
+                let text = format!("cannot listen on {address}: {error}{form}");
+                StorageError::new(error.kind().into(), text)
+            })
         };
         let listener = listen(&options.listen)?;
         let address = listener.local_addr()?;
