@@ -29,6 +29,9 @@ const RELAY_PAUSE_MIN: Duration = Duration::from_secs(2);
 /// other.
 const RELAY_PAUSE_MAX: Duration = Duration::from_secs(60);
 
+/// Pause between two looks at what goes through all links.
+const WATCH_PAUSE: Duration = Duration::from_millis(150);
+
 /// The plan by which stripes go to the nodes of a cluster; without effect elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plan {
@@ -73,9 +76,20 @@ struct State {
 /// The way to the nodes of a generation.
 #[derive(Default)]
 struct Way {
-    session: Option<Session>,
+    open: Option<Open>,
     /// What is known of the links, once there was a session.
     mixer: Option<Mixer>,
+}
+
+/// A session that is open.
+struct Open {
+    session: Arc<Session>,
+    /// The number of the next stripe.
+    next: u64,
+    /// How many of the stripes the client has begun to send.
+    sent: u64,
+    /// When somebody last looked at what goes through links.
+    watched: Instant,
 }
 
 impl Relay {
@@ -92,7 +106,9 @@ impl Relay {
     /// use, so that later operations do not wait for them.
     fn pause(&self, targets: &Targets, generation: &[usize], why: &str) {
         let mut state = lock(&self.state);
-        state.ways.values_mut().for_each(|way| way.session = None);
+        let open = state.ways.values_mut().filter_map(|way| way.open.take());
+        // What other stripes send through them ends too.
+        open.for_each(|open| open.session.close());
         let is_first = state.paused_until.is_none();
         if !state.is_paused() {
             let pause = state.pause.map_or(RELAY_PAUSE_MIN, |last| 2 * last);
@@ -139,8 +155,8 @@ impl StripeSender for Relay {
         if state.is_paused() {
             return Relayed::NotTried;
         }
-        let (opened, mixer) = match state.session(geometry.generation, &nodes) {
-            Ok(opened) => opened,
+        let (open, mixer) = match state.session(geometry.generation, &nodes) {
+            Ok(session) => session,
             Err(error) => {
                 drop(state);
                 return fail(turn, &error.to_string());
@@ -170,7 +186,7 @@ impl StripeSender for Relay {
             by_role: &by_role,
         };
         let members = members(&placed);
-        let (number, request) = request(&placed, opened, Source::Client(kind.name().to_owned()));
+        let (number, request) = request(&placed, open, Source::Client(kind.name().to_owned()));
         // Answers come when the stripe is durable: until everything is sent, this depends on the
         // network.
         let asked = match try_each(&nodes, nodes.len(), |node| node.begin(&request)) {
@@ -182,36 +198,22 @@ impl StripeSender for Relay {
         };
         let outgoing = Outgoing {
             number,
+            sent_before: open.sent,
             geometry,
             tags: stripe.tags.filter(|_| shape.seal.is_some()),
             schedule: &schedule,
             members: &members,
         };
-        let (session, own) = (opened.id(), opened.flows());
-        let mut watch = |is_due: bool| {
-            let at_us = own.since.elapsed().as_micros() as u64;
-            mixer.look(at_us, &own.flows);
-            if !is_due {
-                return;
-            }
-            // A node that does not answer at once is left to the stripe.
-            let usages = try_each(&nodes, nodes.len(), |node| node.usage(session));
-            if let Ok(mut usages) = usages {
-                usages.push(Usage {
-                    at_us: own.since.elapsed().as_micros() as u64,
-                    flows: own.flows.iter().map(Into::into).collect(),
-                    ..Usage::default()
-                });
-                mixer.learn(&usages);
-            }
-        };
-        let watch: Option<&mut dyn FnMut(bool)> = match self.plan {
-            Plan::Auto => Some(&mut watch),
-            Plan::Always(_) => None,
-        };
-        let sent = opened.send(&outgoing, &cells, &self.limits, &may_wait, watch);
-        // The next stripe goes out while the nodes make this one durable.
+        open.sent += 1;
+        let session = Arc::clone(&open.session);
+        // The next stripe goes out to nodes that have all of this one.
         drop(state);
+        let look = || match self.plan {
+            Plan::Auto => self.look(geometry.generation, &session, &nodes),
+            Plan::Always(_) => (),
+        };
+        let sent = session.send(&outgoing, &cells, &self.limits, &may_wait, &look);
+        drop(session);
         if let Err(error) = sent {
             return fail(turn, &error.to_string());
         }
@@ -249,13 +251,13 @@ impl StripeSender for Relay {
             return false;
         }
         let session = state.session(placed.shape.geometry.generation, &nodes);
-        let asked = session.and_then(|(session, _)| {
+        let asked = session.and_then(|(open, _)| {
             let source = Source::Nodes {
                 role: lost.role as u8,
                 others: lost.others.iter().map(|&role| role as u8).collect(),
                 yields: lost.yields,
             };
-            let (_, request) = request(placed, session, source);
+            let (_, request) = request(placed, open, source);
             try_each(&nodes, nodes.len(), |node| node.begin(&request))
         });
         // The next stripe may begin while nodes work on this one.
@@ -284,6 +286,35 @@ impl StripeSender for Relay {
     }
 }
 
+impl Relay {
+    /// Looks at what the client sends in a session, and, if it is time, at what goes through all
+    /// links.
+    fn look(&self, generation: u8, session: &Session, nodes: &[&NodeStorage]) {
+        let mut state = lock(&self.state);
+        let Some((open, mixer)) = state.if_open(generation, session) else {
+            return;
+        };
+        mixer.look(session.age_us(), session.flows());
+        if open.watched.elapsed() < WATCH_PAUSE {
+            return;
+        }
+        open.watched = Instant::now();
+        // Answers may come late over links that are full.
+        drop(state);
+        let usages = try_each(nodes, nodes.len(), |node| node.usage(session.id()));
+        // A node that does not answer at once is left to the stripe.
+        let Ok(mut usages) = usages else { return };
+        usages.push(Usage {
+            at_us: session.age_us(),
+            flows: session.flows().iter().map(Into::into).collect(),
+            ..Usage::default()
+        });
+        if let Some((_, mixer)) = lock(&self.state).if_open(generation, session) {
+            mixer.learn(&usages);
+        }
+    }
+}
+
 impl State {
     fn is_paused(&self) -> bool {
         self.paused_until
@@ -296,20 +327,33 @@ impl State {
         &mut self,
         generation: u8,
         nodes: &[&NodeStorage],
-    ) -> Result<(&mut Session, &mut Mixer)> {
-        let way = self.ways.entry(generation).or_default();
-        let is_new = way.session.is_none();
-        let session = match &mut way.session {
-            Some(session) => session,
-            none => none.insert(Session::open(nodes)?),
+    ) -> Result<(&mut Open, &mut Mixer)> {
+        let Way { open, mixer } = self.ways.entry(generation).or_default();
+        let is_new = open.is_none();
+        let open = match open {
+            Some(open) => open,
+            none => none.insert(Open {
+                session: Arc::new(Session::open(nodes)?),
+                next: 0,
+                sent: 0,
+                watched: Instant::now(),
+            }),
         };
-        let mixer = way
-            .mixer
-            .get_or_insert_with(|| Mixer::new(session.layout()));
+        let session = &open.session;
+        let mixer = mixer.get_or_insert_with(|| Mixer::new(session.layout()));
         if is_new {
             mixer.restart(session.clients());
         }
-        Ok((session, mixer))
+        Ok((open, mixer))
+    }
+
+    /// The same, unless the session has been given up.
+    fn if_open(&mut self, generation: u8, session: &Session) -> Option<(&mut Open, &mut Mixer)> {
+        let Way { open, mixer } = self.ways.get_mut(&generation)?;
+        let open = open
+            .as_mut()
+            .filter(|open| open.session.id() == session.id());
+        open.zip(mixer.as_mut())
     }
 }
 
@@ -351,8 +395,9 @@ fn members(placed: &Placed) -> Vec<usize> {
 }
 
 /// The next stripe of a session, and its number.
-fn request(placed: &Placed, session: &mut Session, source: Source) -> (u64, Request) {
-    let number = session.next_number();
+fn request(placed: &Placed, open: &mut Open, source: Source) -> (u64, Request) {
+    let number = open.next;
+    open.next += 1;
     let members = members(placed).into_iter();
     let stripe = Stripe {
         number,
@@ -362,7 +407,7 @@ fn request(placed: &Placed, session: &mut Session, source: Source) -> (u64, Requ
         seal: placed.shape.seal.map(|seal| seal.tag),
         by_role: members.map(|member| member as u8).collect(),
         source,
-        lag: session.lag(),
+        lag: open.session.lag(),
     };
-    (number, Request::Stripe(session.id(), stripe))
+    (number, Request::Stripe(open.session.id(), stripe))
 }

@@ -1,15 +1,16 @@
 //! Sends stripes to nodes that make the parities among themselves.
 
 use std::io::{self, Read, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tabane_fabric::{Endpoint, FRAME_SHARE, Flow, Sender, Tcp};
 use tabane_parity::Layout;
 use tabane_parity::schedule::{Kind, Node, Schedule};
+use tabane_storage::sync::lock;
 use tabane_storage::{Result, StorageError, StorageErrorKind};
 
 use super::limits::Limits;
@@ -24,9 +25,6 @@ use crate::tags::{ObjectTags, TAG_LEN};
 /// For how long a node may take no data. Nodes give up on each other after as long.
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Pause between two looks at what goes through all links.
-const WATCH_PAUSE: Duration = Duration::from_millis(150);
-
 /// Pause between two looks at what the client itself sends.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
@@ -40,6 +38,8 @@ const RING: std::ops::RangeInclusive<usize> = 1 << 20..=16 << 20;
 pub struct Outgoing<'a> {
     /// Its number within the session.
     pub number: u64,
+    /// How many stripes the client has sent in this session before.
+    pub sent_before: u64,
     /// How it is laid out.
     pub geometry: &'a Geometry,
     /// What makes tags of its sectors, if it is tagged.
@@ -56,28 +56,29 @@ pub struct Session {
     /// The session lasts as long as these.
     _owners: Vec<Channel>,
     endpoints: Vec<Arc<dyn Endpoint>>,
+    /// To each node.
     writers: Vec<Writer>,
+    flows: Vec<Flow>,
+    /// Frames that were sent, in steps.
+    progress: AtomicU64,
     lag: u8,
-    next: u64,
     layout: Layout,
     clients: u16,
     begun: Instant,
-    /// When somebody last looked at what goes through links.
-    watched: Instant,
 }
 
-/// What a client sends in a session.
-pub struct OwnFlows {
-    /// When the session began.
-    pub since: Instant,
-    /// To each node.
-    pub flows: Vec<Flow>,
-}
-
-/// Writes into the ring of one node.
+/// Writes into the ring of one node, one stripe after the other.
 struct Writer {
-    sender: Sender,
     key: FrameKey,
+    state: Mutex<WriterState>,
+    changed: Condvar,
+}
+
+struct WriterState {
+    sender: Sender,
+    /// How many stripes it has sent.
+    sent: u64,
+    has_failed: bool,
 }
 
 impl Session {
@@ -105,24 +106,31 @@ impl Session {
             let others: Vec<usize> = others.map(|(other, _)| *other).collect();
             join(node, id, me, &others, nodes, &opened, peer_ring)
         })?;
-        let writers = endpoints
-            .iter()
-            .zip(&opened)
-            .map(|(endpoint, (_, passes, _))| Writer {
-                sender: Sender::new(Arc::clone(endpoint), client_ring),
+        let (mut writers, mut flows) = (Vec::new(), Vec::new());
+        for (endpoint, (_, passes, _)) in endpoints.iter().zip(&opened) {
+            let sender = Sender::new(Arc::clone(endpoint), client_ring);
+            flows.push(sender.flow());
+            writers.push(Writer {
                 key: FrameKey::new(&passes[nodes.len()].key),
+                state: Mutex::new(WriterState {
+                    sender,
+                    sent: 0,
+                    has_failed: false,
+                }),
+                changed: Condvar::new(),
             });
+        }
         Ok(Self {
             id,
-            writers: writers.collect(),
+            writers,
+            flows,
+            progress: AtomicU64::new(0),
             _owners: opened.into_iter().map(|(owner, ..)| owner).collect(),
             endpoints,
             lag,
-            next: 0,
             layout,
             clients: clients.into_iter().max().unwrap_or(1),
             begun: Instant::now(),
-            watched: Instant::now(),
         })
     }
 
@@ -136,27 +144,19 @@ impl Session {
         self.clients
     }
 
-    /// The number that the next stripe gets.
-    pub fn next_number(&mut self) -> u64 {
-        self.next += 1;
-        self.next - 1
-    }
-
     /// By how many sectors nodes may be behind, so that what they wait with has room in the rings.
     pub fn lag(&self) -> u8 {
         self.lag
     }
 
     /// What goes from the client to each node.
-    pub fn flows(&self) -> OwnFlows {
-        OwnFlows {
-            since: self.begun,
-            flows: self
-                .writers
-                .iter()
-                .map(|writer| writer.sender.flow())
-                .collect(),
-        }
+    pub fn flows(&self) -> &[Flow] {
+        &self.flows
+    }
+
+    /// Microseconds since the session began.
+    pub fn age_us(&self) -> u64 {
+        self.begun.elapsed().as_micros() as u64
     }
 
     /// Names it to the nodes.
@@ -164,16 +164,17 @@ impl Session {
         self.id
     }
 
-    /// Sends what is the client's of a stripe: to each node its cells, sector by sector. `may_wait`
-    /// says whether it is worth to wait on when nodes take nothing; `watch` looks at what the
-    /// client sends meanwhile, and, if it is told so, at what goes through all links.
+    /// Sends what is the client's of a stripe: to each node its cells, sector by sector, behind
+    /// those of the stripes before. So nodes that are quick get the next stripe while slow ones
+    /// still take this one. `may_wait` says whether it is worth to wait on when nodes take nothing;
+    /// `look` is called many times meanwhile.
     pub fn send(
-        &mut self,
+        &self,
         outgoing: &Outgoing,
         cells: &[impl AsRef<[u8]> + Sync],
         limits: &Limits,
         may_wait: &(dyn Fn() -> bool + Sync),
-        mut watch: Option<&mut dyn FnMut(bool)>,
+        look: &dyn Fn(),
     ) -> io::Result<()> {
         let &Outgoing {
             geometry,
@@ -182,58 +183,38 @@ impl Session {
             ..
         } = outgoing;
         let layout = geometry.layout();
-        let endpoints = &self.endpoints;
-        let watched = &mut self.watched;
-        let progress = AtomicU64::new(0);
         let (over, ended) = mpsc::channel::<()>();
         thread::scope(|scope| {
-            let progress = &progress;
-            let threads: Vec<_> = self
-                .writers
-                .iter_mut()
-                .enumerate()
-                .map(|(member, writer)| {
-                    let role = members.iter().position(|&other| other == member);
-                    let role = role.expect("every member has a role");
-                    let own = schedule.cells_from_client(&layout, role);
-                    let over = over.clone();
-                    scope.spawn(move || {
-                        let _over = over;
-                        let sent = writer.send_cells(outgoing, &own, cells, |len| {
-                            limits.before_sending(len);
-                            progress.fetch_add(1, Ordering::Relaxed);
-                        });
-                        if sent.is_err() {
-                            // Closes all endpoints, so that no receiver waits for frames that will
-                            // not come.
-                            endpoints.iter().for_each(|endpoint| endpoint.close());
-                        }
-                        sent
-                    })
+            let threads = self.writers.iter().enumerate().map(|(member, writer)| {
+                let role = members.iter().position(|&other| other == member);
+                let role = role.expect("every member has a role");
+                let own = schedule.cells_from_client(&layout, role);
+                let over = over.clone();
+                scope.spawn(move || {
+                    let _over = over;
+                    let sent = writer.send_cells(outgoing, &own, cells, |len| {
+                        limits.before_sending(len);
+                        self.progress.fetch_add(1, Ordering::Relaxed);
+                    });
+                    if sent.is_err() {
+                        // No receiver waits for frames that will not come.
+                        self.close();
+                    }
+                    sent
                 })
-                .collect();
+            });
+            let threads: Vec<_> = threads.collect();
             drop(over);
             let (mut before, mut moved) = (0, Instant::now());
             // Runs until the last sending thread has dropped its end of the channel.
-            loop {
-                let is_over = ended.recv_timeout(LOOK_PAUSE) != Err(RecvTimeoutError::Timeout);
-                let is_due = watched.elapsed() >= WATCH_PAUSE;
-                if let Some(watch) = &mut watch {
-                    watch(is_due && !is_over);
-                }
-                if is_over {
-                    break;
-                }
-                if !is_due {
-                    continue;
-                }
-                *watched = Instant::now();
-                let now = progress.load(Ordering::Relaxed);
+            while ended.recv_timeout(LOOK_PAUSE) == Err(RecvTimeoutError::Timeout) {
+                look();
+                let now = self.progress.load(Ordering::Relaxed);
                 if std::mem::replace(&mut before, now) != now {
                     moved = Instant::now();
                 } else if moved.elapsed() >= SILENCE_MAX {
                     if !may_wait() {
-                        endpoints.iter().for_each(|endpoint| endpoint.close());
+                        self.close();
                     }
                     moved = Instant::now();
                 }
@@ -247,6 +228,11 @@ impl Session {
             let sent: Vec<io::Result<()>> = sent.collect();
             sent.into_iter().collect()
         })
+    }
+
+    /// Closes its connections, so that whatever goes through them fails.
+    pub fn close(&self) {
+        self.endpoints.iter().for_each(|endpoint| endpoint.close());
     }
 }
 
@@ -335,14 +321,38 @@ pub fn cut_links(nodes: &[&NodeStorage]) -> Vec<String> {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.endpoints.iter().for_each(|endpoint| endpoint.close());
+        self.close();
     }
 }
 
 impl Writer {
-    /// Sends a node its cells, sector by sector, each with its tag if the stripe is tagged.
+    /// Sends a node its cells, sector by sector, each with its tag if the stripe is tagged, when
+    /// the stripes before have been sent.
     fn send_cells(
-        &mut self,
+        &self,
+        outgoing: &Outgoing,
+        own: &[usize],
+        cells: &[impl AsRef<[u8]>],
+        before_sending: impl Fn(usize),
+    ) -> io::Result<()> {
+        let is_early =
+            |state: &mut WriterState| state.sent < outgoing.sent_before && !state.has_failed;
+        let waited = self.changed.wait_while(lock(&self.state), is_early);
+        let mut state = waited.expect("no panic under this lock");
+        if state.has_failed {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let sent = self.send_frames(&mut state.sender, outgoing, own, cells, before_sending);
+        state.sent += 1;
+        state.has_failed = sent.is_err();
+        drop(state);
+        self.changed.notify_all();
+        sent
+    }
+
+    fn send_frames(
+        &self,
+        sender: &mut Sender,
         outgoing: &Outgoing,
         own: &[usize],
         cells: &[impl AsRef<[u8]>],
@@ -362,7 +372,7 @@ impl Writer {
                 };
                 before_sending(bytes.len());
                 let header = self.key.seal(header, &[bytes, tag]);
-                self.sender.send(&[&header, bytes, tag])?;
+                sender.send(&[&header, bytes, tag])?;
             }
         }
         Ok(())
