@@ -24,8 +24,8 @@ use tabane_striped::{HealOptions, StripedStorage};
 use crate::line::{Line, Properties};
 use crate::random::Random;
 
-/// Puts at a time of one client: one is on its way while another becomes durable.
-const CLIENT_PUTS: usize = 3;
+/// Puts at a time of one client, as many as a backup has.
+const CLIENT_PUTS: usize = 6;
 
 /// Objects that a client reads at a time.
 const CLIENT_READS: usize = 3;

@@ -57,6 +57,9 @@ impl Network {
             run(&["ip", "-n", &name, "addr", "add", &address, "dev", "eth0"])?;
             run(&["ip", "-n", &name, "link", "set", "eth0", "up"])?;
             run(&["ip", "-n", &name, "link", "set", "lo", "up"])?;
+            // Most systems have it; others share links worse.
+            let cubic = "echo cubic > /proc/sys/net/ipv4/tcp_congestion_control";
+            run(&["ip", "netns", "exec", &name, "sh", "-c", cubic])?;
             if let Some(rate) = mbit_per_s {
                 network.limit(member, *rate)?;
             }

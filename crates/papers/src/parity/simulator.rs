@@ -16,8 +16,8 @@ use tabane_striped::cluster::optimum::{Choice, Loads, Rates};
 use tabane_striped::container::SECTOR_LEN;
 use tabane_testing::random::Random;
 
-/// Puts of a client that are on their way at a time.
-const CLIENT_PUTS: usize = 3;
+/// Puts of a client that are on their way at a time, as many as a backup has.
+const CLIENT_PUTS: usize = 6;
 
 /// What is simulated. Rates of links are each way, in parts of one rate; each node and client has
 /// one link.
@@ -255,8 +255,8 @@ struct Session {
     /// How many stripes went by each choice of the mixture.
     chosen: Vec<u64>,
     bases: Vec<Vec<u64>>,
-    /// What the client has not sent yet, stripe by stripe and node by node, and whose turn it is.
-    unsent: VecDeque<Vec<u64>>,
+    /// Frames that the client has not sent yet to each node, and whose turn it is.
+    unsent: Vec<u64>,
     turn: usize,
     /// Stripes that all nodes have stored.
     stored: usize,
@@ -275,7 +275,7 @@ impl Session {
             stripes: Vec::new(),
             chosen: vec![0; choices],
             bases: table(),
-            unsent: VecDeque::new(),
+            unsent: vec![0; nodes],
             turn: 0,
             stored: 0,
             sent: table(),
@@ -452,22 +452,18 @@ impl<'a> Simulation<'a> {
             self.clients[client].open.rotate_left(1);
             let number = client * self.case.groups() + group;
             let session = self.sessions[number].as_ref().expect("it has begun");
-            let unsent = session.unsent.front().expect("the group is open");
             let turns = (0..nodes).map(|offset| (session.turn + offset) % nodes);
-            let mut free = turns.filter(|&to| unsent[to] > 0 && self.has_room(session, nodes, to));
+            let mut free =
+                turns.filter(|&to| session.unsent[to] > 0 && self.has_room(session, nodes, to));
             let Some(to) = free.next() else {
                 continue;
             };
             let session = self.session(number);
             session.turn = to + 1;
             session.sent[to][nodes] += 1;
-            let unsent = session.unsent.front_mut().expect("the group is open");
-            unsent[to] -= 1;
-            if unsent.iter().all(|&frames| frames == 0) {
-                session.unsent.pop_front();
-                if session.unsent.is_empty() {
-                    self.clients[client].open.pop_back();
-                }
+            session.unsent[to] -= 1;
+            if session.unsent.iter().all(|&frames| frames == 0) {
+                self.clients[client].open.pop_back();
             }
             self.clients[client].is_sending = true;
             let frame = Frame {
@@ -516,20 +512,18 @@ impl<'a> Simulation<'a> {
         let Choice { kind, turn } = mixture[choice].0;
         let turn = turn.unwrap_or_else(|| self.random.below(nodes as u64) as usize);
         let bases = session.bases.clone();
-        let mut unsent = vec![0; nodes];
         let plan = self.plan(kind);
         for (role, part) in plan.parts.iter().enumerate() {
             let to = node_of(role, turn, nodes);
             if self.is_away(number, to) {
                 continue;
             }
-            unsent[to] = plan.from_client[role] * self.sectors;
+            session.unsent[to] += plan.from_client[role] * self.sectors;
             for (from, lags) in part.receives.iter().enumerate() {
                 let from = node_of(from, turn, nodes);
                 session.bases[to][from] += lags.len() as u64 * self.sectors;
             }
         }
-        session.unsent.push_back(unsent);
         session.stripes.push(Stripe { kind, turn, bases });
         self.sessions[number] = Some(session);
     }

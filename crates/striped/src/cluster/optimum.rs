@@ -49,6 +49,11 @@ pub struct Mixture {
 /// quick.
 const CHOSEN_ROLES_GAIN_MIN: f64 = 1.04;
 
+/// Stripes that go out one after the other share the links in part only: for so much of its data a
+/// stripe counts as if it were alone. So of mixtures that would be about as quick, the one whose
+/// stripes are alike is taken.
+const ALONE_SHARE: f64 = 0.3;
+
 /// Of mixtures that are equally quick, the one with the least traffic is best: a byte that a node
 /// receives counts as so much less data, and one that the client sends as twice as much.
 const TRAFFIC_COST: f64 = 1e-3;
@@ -81,14 +86,15 @@ impl Loads {
         Self(Kind::ALL.into_iter().filter_map(of_kind).collect())
     }
 
-    /// The quickest mixture over links of these rates; `may_turn` allows to choose roles.
+    /// The mixture that is likely to be the quickest over links of these rates, with the rate to be
+    /// expected; `may_turn` allows to choose roles.
     pub fn best(&self, rates: &Rates, may_turn: bool) -> Mixture {
-        let alike = self.mixture(rates, &[None]);
+        let alike = self.mixture(rates, &[None], ALONE_SHARE);
         if !may_turn {
             return alike;
         }
         let turns: Vec<_> = (0..rates.ingress.len()).map(Some).chain([None]).collect();
-        let chosen = self.mixture(rates, &turns);
+        let chosen = self.mixture(rates, &turns, ALONE_SHARE);
         if chosen.rate > alike.rate * CHOSEN_ROLES_GAIN_MIN {
             chosen
         } else {
@@ -100,10 +106,10 @@ impl Loads {
     /// which role.
     pub fn bound(&self, rates: &Rates) -> f64 {
         let turns: Vec<_> = (0..rates.ingress.len()).map(Some).collect();
-        self.mixture(rates, &turns).rate
+        self.mixture(rates, &turns, 0.0).rate
     }
 
-    fn mixture(&self, rates: &Rates, turns: &[Option<usize>]) -> Mixture {
+    fn mixture(&self, rates: &Rates, turns: &[Option<usize>], alone: f64) -> Mixture {
         let nodes = rates.ingress.len();
         let mut choices = Vec::new();
         // A column a choice: what a byte of data puts on each link, as a share of its rate.
@@ -120,7 +126,13 @@ impl Loads {
                     (0..nodes).map(|place| on(&load.ingress, place) / rates.ingress[place]);
                 let egress = (0..nodes).map(|place| on(&load.egress, place) / rates.egress[place]);
                 let client = [load.client / rates.client];
-                columns.push(client.into_iter().chain(ingress).chain(egress).collect());
+                let mut column: Vec<f64> =
+                    client.into_iter().chain(ingress).chain(egress).collect();
+                let most = column.iter().copied().fold(0.0, f64::max);
+                column
+                    .iter_mut()
+                    .for_each(|load| *load += (most - *load) * alone);
+                columns.push(column);
                 worth.push(1.0 - TRAFFIC_COST * traffic);
                 let kind = load.kind;
                 choices.push(Choice { kind, turn });
