@@ -49,9 +49,8 @@ pub struct Mixture {
 /// quick.
 const CHOSEN_ROLES_GAIN_MIN: f64 = 1.04;
 
-/// Stripes that go out one after the other share the links in part only: for so much of its data a
-/// stripe counts as if it were alone. So of mixtures that would be about as quick, the one whose
-/// stripes are alike is taken.
+/// Stripes that go out one after the other share the links in part only: so much of each is as if
+/// it were alone.
 const ALONE_SHARE: f64 = 0.3;
 
 /// Of mixtures that are equally quick, the one with the least traffic is best: a byte that a node
@@ -86,16 +85,15 @@ impl Loads {
         Self(Kind::ALL.into_iter().filter_map(of_kind).collect())
     }
 
-    /// The mixture that is likely to be the quickest over links of these rates, with the rate to be
-    /// expected; `may_turn` allows to choose roles.
+    /// The quickest mixture over links of these rates; `may_turn` allows to choose roles.
     pub fn best(&self, rates: &Rates, may_turn: bool) -> Mixture {
-        let alike = self.mixture(rates, &[None], ALONE_SHARE);
+        let (alike, slower) = self.mixture(rates, &[None]);
         if !may_turn {
             return alike;
         }
         let turns: Vec<_> = (0..rates.ingress.len()).map(Some).chain([None]).collect();
-        let chosen = self.mixture(rates, &turns, ALONE_SHARE);
-        if chosen.rate > alike.rate * CHOSEN_ROLES_GAIN_MIN {
+        let (chosen, faster) = self.mixture(rates, &turns);
+        if faster > slower * CHOSEN_ROLES_GAIN_MIN {
             chosen
         } else {
             alike
@@ -106,10 +104,11 @@ impl Loads {
     /// which role.
     pub fn bound(&self, rates: &Rates) -> f64 {
         let turns: Vec<_> = (0..rates.ingress.len()).map(Some).collect();
-        self.mixture(rates, &turns, 0.0).rate
+        self.mixture(rates, &turns).0.rate
     }
 
-    fn mixture(&self, rates: &Rates, turns: &[Option<usize>], alone: f64) -> Mixture {
+    /// The quickest mixture, and the rate that is to be expected of it.
+    fn mixture(&self, rates: &Rates, turns: &[Option<usize>]) -> (Mixture, f64) {
         let nodes = rates.ingress.len();
         let mut choices = Vec::new();
         // A column a choice: what a byte of data puts on each link, as a share of its rate.
@@ -126,13 +125,7 @@ impl Loads {
                     (0..nodes).map(|place| on(&load.ingress, place) / rates.ingress[place]);
                 let egress = (0..nodes).map(|place| on(&load.egress, place) / rates.egress[place]);
                 let client = [load.client / rates.client];
-                let mut column: Vec<f64> =
-                    client.into_iter().chain(ingress).chain(egress).collect();
-                let most = column.iter().copied().fold(0.0, f64::max);
-                column
-                    .iter_mut()
-                    .for_each(|load| *load += (most - *load) * alone);
-                columns.push(column);
+                columns.push(client.into_iter().chain(ingress).chain(egress).collect());
                 worth.push(1.0 - TRAFFIC_COST * traffic);
                 let kind = load.kind;
                 choices.push(Choice { kind, turn });
@@ -140,12 +133,18 @@ impl Loads {
         }
         let amounts = maximise(&columns, &worth);
         let rate: f64 = amounts.iter().sum();
+        let alone = columns.iter().zip(&amounts).map(|(column, amount)| {
+            let slowest = column.iter().copied().fold(0.0, f64::max);
+            amount * slowest
+        });
+        // Seconds for what takes one, if stripes share the links well.
+        let seconds = 1.0 + (alone.sum::<f64>() - 1.0).max(0.0) * ALONE_SHARE;
         let shares = choices.into_iter().zip(amounts);
         let shares = shares.filter(|(_, amount)| *amount > 1e-6 * rate);
         let shares = shares
             .map(|(choice, amount)| (choice, amount / rate))
             .collect();
-        Mixture { shares, rate }
+        (Mixture { shares, rate }, rate / seconds)
     }
 }
 
@@ -424,7 +423,7 @@ mod tests {
     fn the_least_traffic_decides_between_mixtures_that_are_as_quick() {
         let turns = [0, 1, 2, 3, 4, 5].map(Some);
         let slow = rates(64.0, &[64.0, 64.0, 1.0, 64.0, 64.0, 64.0]);
-        let best = loads(6).mixture(&slow, &turns);
+        let (best, _) = loads(6).mixture(&slow, &turns);
         assert_near(best.rate, 4.0);
         let coded = Choice {
             kind: Kind::Coded,
