@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::io;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use tabane_parity::schedule::Kind;
@@ -31,6 +31,10 @@ const RELAY_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Pause between two looks at what goes through all links.
 const WATCH_PAUSE: Duration = Duration::from_millis(150);
+
+/// Stripes that go out at a time to the nodes of a generation: quick nodes get the next one while
+/// slow ones still take the one before. More would be chosen before anything is known of the links.
+const SENDING_MAX: usize = 2;
 
 /// The plan by which stripes go to the nodes of a cluster; without effect elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +65,8 @@ pub struct Relay {
     plan: Plan,
     limits: Arc<Limits>,
     state: Mutex<State>,
+    /// Something is no longer going out.
+    sent: Condvar,
 }
 
 #[derive(Default)]
@@ -86,8 +92,9 @@ struct Open {
     session: Arc<Session>,
     /// The number of the next stripe.
     next: u64,
-    /// How many of the stripes the client has begun to send.
-    sent: u64,
+    /// How many of the stripes the client has begun to send, and how many are going out.
+    begun: u64,
+    sending: usize,
     /// When somebody last looked at what goes through links.
     watched: Instant,
 }
@@ -99,6 +106,7 @@ impl Relay {
             plan,
             limits,
             state: Mutex::default(),
+            sent: Condvar::new(),
         }
     }
 
@@ -109,6 +117,7 @@ impl Relay {
         let open = state.ways.values_mut().filter_map(|way| way.open.take());
         // What other stripes send through them ends too.
         open.for_each(|open| open.session.close());
+        self.sent.notify_all();
         let is_first = state.paused_until.is_none();
         if !state.is_paused() {
             let pause = state.pause.map_or(RELAY_PAUSE_MIN, |last| 2 * last);
@@ -151,7 +160,13 @@ impl StripeSender for Relay {
         };
         let may_wait = || are_there(&nodes);
 
-        let mut state = lock(&self.state);
+        let is_busy = |state: &mut State| {
+            let way = state.ways.get(&geometry.generation);
+            let open = way.and_then(|way| way.open.as_ref());
+            open.is_some_and(|open| open.sending >= SENDING_MAX)
+        };
+        let state = self.sent.wait_while(lock(&self.state), is_busy);
+        let mut state = state.expect("no panic under this lock");
         if state.is_paused() {
             return Relayed::NotTried;
         }
@@ -198,13 +213,14 @@ impl StripeSender for Relay {
         };
         let outgoing = Outgoing {
             number,
-            sent_before: open.sent,
+            sent_before: open.begun,
             geometry,
             tags: stripe.tags.filter(|_| shape.seal.is_some()),
             schedule: &schedule,
             members: &members,
         };
-        open.sent += 1;
+        open.begun += 1;
+        open.sending += 1;
         let session = Arc::clone(&open.session);
         // The next stripe goes out to nodes that have all of this one.
         drop(state);
@@ -213,6 +229,10 @@ impl StripeSender for Relay {
             Plan::Always(_) => (),
         };
         let sent = session.send(&outgoing, &cells, &self.limits, &may_wait, &look);
+        if let Some((open, _)) = lock(&self.state).if_open(geometry.generation, &session) {
+            open.sending -= 1;
+        }
+        self.sent.notify_all();
         drop(session);
         if let Err(error) = sent {
             return fail(turn, &error.to_string());
@@ -335,7 +355,8 @@ impl State {
             none => none.insert(Open {
                 session: Arc::new(Session::open(nodes)?),
                 next: 0,
-                sent: 0,
+                begun: 0,
+                sending: 0,
                 watched: Instant::now(),
             }),
         };
