@@ -19,6 +19,9 @@ use tabane_testing::random::Random;
 /// Puts of a client that are on their way at a time, as many as a backup has.
 const CLIENT_PUTS: usize = 6;
 
+/// Stripes that a client sends at a time to the nodes of a group.
+const SENDING_MAX: usize = 2;
+
 /// What is simulated. Rates of links are each way, in parts of one rate; each node and client has
 /// one link.
 pub struct Case {
@@ -255,8 +258,9 @@ struct Session {
     /// How many stripes went by each choice of the mixture.
     chosen: Vec<u64>,
     bases: Vec<Vec<u64>>,
-    /// Frames that the client has not sent yet to each node, and whose turn it is.
-    unsent: Vec<u64>,
+    /// Frames that the client has not sent yet, stripe by stripe and node by node, and whose turn
+    /// it is.
+    unsent: VecDeque<Vec<u64>>,
     turn: usize,
     /// Stripes that all nodes have stored.
     stored: usize,
@@ -275,7 +279,7 @@ impl Session {
             stripes: Vec::new(),
             chosen: vec![0; choices],
             bases: table(),
-            unsent: vec![0; nodes],
+            unsent: VecDeque::new(),
             turn: 0,
             stored: 0,
             sent: table(),
@@ -453,17 +457,23 @@ impl<'a> Simulation<'a> {
             let number = client * self.case.groups() + group;
             let session = self.sessions[number].as_ref().expect("it has begun");
             let turns = (0..nodes).map(|offset| (session.turn + offset) % nodes);
-            let mut free =
-                turns.filter(|&to| session.unsent[to] > 0 && self.has_room(session, nodes, to));
-            let Some(to) = free.next() else {
+            let mut next = turns.filter_map(|to| {
+                let mut stripes = session.unsent.iter().take(SENDING_MAX);
+                let stripe = stripes.position(|unsent| unsent[to] > 0)?;
+                self.has_room(session, nodes, to).then_some((to, stripe))
+            });
+            let Some((to, stripe)) = next.next() else {
                 continue;
             };
             let session = self.session(number);
             session.turn = to + 1;
             session.sent[to][nodes] += 1;
-            session.unsent[to] -= 1;
-            if session.unsent.iter().all(|&frames| frames == 0) {
-                self.clients[client].open.pop_back();
+            session.unsent[stripe][to] -= 1;
+            if session.unsent[stripe].iter().all(|&frames| frames == 0) {
+                session.unsent.remove(stripe);
+                if session.unsent.is_empty() {
+                    self.clients[client].open.pop_back();
+                }
             }
             self.clients[client].is_sending = true;
             let frame = Frame {
@@ -512,18 +522,20 @@ impl<'a> Simulation<'a> {
         let Choice { kind, turn } = mixture[choice].0;
         let turn = turn.unwrap_or_else(|| self.random.below(nodes as u64) as usize);
         let bases = session.bases.clone();
+        let mut unsent = vec![0; nodes];
         let plan = self.plan(kind);
         for (role, part) in plan.parts.iter().enumerate() {
             let to = node_of(role, turn, nodes);
             if self.is_away(number, to) {
                 continue;
             }
-            session.unsent[to] += plan.from_client[role] * self.sectors;
+            unsent[to] = plan.from_client[role] * self.sectors;
             for (from, lags) in part.receives.iter().enumerate() {
                 let from = node_of(from, turn, nodes);
                 session.bases[to][from] += lags.len() as u64 * self.sectors;
             }
         }
+        session.unsent.push_back(unsent);
         session.stripes.push(Stripe { kind, turn, bases });
         self.sessions[number] = Some(session);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tabane_index::Cache;
-use tabane_storage::LocalStorage;
+use tabane_storage::{LocalStorage, ObjectKind};
 use tabane_store::backup::Backup;
 use tabane_store::prune::{MaxUnused, PruneOptions, PrunePlan};
 use tabane_store::snapshot::Filter;
@@ -195,6 +195,10 @@ fn a_prune_reads_what_is_near_in_a_pack_at_once() {
     tree::write(bed.path("source/a"), &kept);
     tree::write(bed.path("source/b"), &tree::random_bytes(2, 6_000_000));
     let old = bed.back_up().id.unwrap();
+    // Each of several threads may have packed one of the files: then nothing is left of the other's
+    // pack.
+    let packs = bed.open().list(ObjectKind::Pack).unwrap();
+    let share_a_pack = packs.iter().any(|(_, len)| *len > 7_000_000);
     std::fs::remove_file(bed.path("source/b")).unwrap();
     bed.back_up();
     bed.open().remove_snapshot(old).unwrap();
@@ -206,7 +210,7 @@ fn a_prune_reads_what_is_near_in_a_pack_at_once() {
     let operations = bed.storage.take_operations();
     let is_read = |operation: &&Operation| operation.what.starts_with("get packs/");
     let reads = operations.iter().filter(is_read).count();
-    assert!((1..=3).contains(&reads), "{reads}");
+    assert!(reads <= 3 && (reads > 0 || !share_a_pack), "{reads}");
     let repository = bed.open();
     let latest = repository.find_snapshot("latest", &Filter::default());
     let (id, snapshot) = latest.unwrap();

@@ -489,3 +489,94 @@ fn refused(reply: &Reply) -> StorageError {
         _ => wire::malformed("a node answers something else"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tabane_fabric::Queued;
+
+    /// Keeps of which stripe each frame is, and fails once it has as many as it takes.
+    struct Frames {
+        stripes: Mutex<Vec<u64>>,
+        most: usize,
+    }
+
+    impl Endpoint for Frames {
+        fn write(&self, _: u64, parts: &[&[u8]], _: u32) -> io::Result<()> {
+            let number = parts[0].first_chunk().unwrap();
+            let mut stripes = lock(&self.stripes);
+            if stripes.len() == self.most {
+                return Err(io::ErrorKind::ConnectionReset.into());
+            }
+            stripes.push(u64::from_le_bytes(*number));
+            Ok(())
+        }
+
+        fn wait(&self) -> io::Result<u32> {
+            unreachable!("the ring has room")
+        }
+
+        fn queued(&self) -> Queued {
+            Queued::default()
+        }
+
+        fn close(&self) {}
+    }
+
+    /// Sends three stripes at once, the last one first, over a connection that takes so many
+    /// frames; returns the stripes of these, and how many stripes were sent well.
+    fn send_at_once(most: usize) -> (Vec<u64>, usize) {
+        let geometry = Geometry::stripe(1, 0, 5);
+        let layout = geometry.layout();
+        let schedule = Kind::Coded.schedule(&layout).unwrap();
+        let cells = vec![vec![7; geometry.cell_len() as usize]; layout.cells()];
+        let own = schedule.cells_from_client(&layout, 0);
+        assert_eq!(own.len(), 3);
+        let frames = Arc::new(Frames {
+            stripes: Mutex::default(),
+            most,
+        });
+        let writer = Writer {
+            key: FrameKey::new(&[1; 32]),
+            state: Mutex::new(WriterState {
+                sender: Sender::new(Arc::clone(&frames) as Arc<dyn Endpoint>, 16 << 20),
+                sent: 0,
+                has_failed: false,
+            }),
+            changed: Condvar::new(),
+        };
+        let sent_well = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for sent_before in [2, 1, 0] {
+                let outgoing = Outgoing {
+                    number: 10 + sent_before,
+                    sent_before,
+                    geometry: &geometry,
+                    tags: None,
+                    schedule: &schedule,
+                    members: &[0, 1, 2, 3, 4],
+                };
+                let (writer, own, cells, sent_well) = (&writer, &own, &cells, &sent_well);
+                scope.spawn(move || {
+                    let sent = writer.send_cells(&outgoing, own, cells, |_| {});
+                    sent_well.fetch_add(u64::from(sent.is_ok()), Ordering::Relaxed);
+                });
+                // So that it waits when the others come.
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let stripes = lock(&frames.stripes).clone();
+        (stripes, sent_well.into_inner() as usize)
+    }
+
+    #[test]
+    fn stripes_go_to_a_node_in_their_order() {
+        let all = [10, 10, 10, 11, 11, 11, 12, 12, 12];
+        assert_eq!(send_at_once(usize::MAX), (all.to_vec(), 3));
+    }
+
+    #[test]
+    fn nothing_is_sent_to_a_node_behind_what_has_failed() {
+        assert_eq!(send_at_once(4), (vec![10, 10, 10, 11], 1));
+    }
+}

@@ -416,3 +416,21 @@ fn whoever_knows_replaced_targets_alone_is_told_so() {
     let error = before.put(name, &[&bytes]).unwrap_err();
     assert!(error.to_string().contains(HAS_CHANGED), "{error}");
 }
+
+/// One target that was replaced leaves two of the three that may have copies. If one of these does
+/// not answer, a single one is left, which others need not ask.
+#[test]
+fn whoever_knows_one_replaced_target_is_told_so_once_another_is_away() {
+    let (bed, new) = set_of(3, 4);
+    let before = bed.open();
+    bed.open().replace("target-0", &new[0]).unwrap();
+    let snapshot = |byte: u8| {
+        let bytes = [byte; 1000];
+        let name = Name::new(ObjectKind::Snapshot, object_id(&[&bytes]));
+        before.put(name, &[&bytes])
+    };
+    snapshot(1).unwrap();
+    bed.targets[1].fail(Some(StorageErrorKind::Unreachable));
+    let error = snapshot(2).unwrap_err();
+    assert!(error.to_string().contains(HAS_CHANGED), "{error}");
+}
