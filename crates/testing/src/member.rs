@@ -25,7 +25,7 @@ use crate::line::{Line, Properties};
 use crate::random::Random;
 
 /// Puts at a time of one client, as many as a backup has.
-const CLIENT_PUTS: usize = 6;
+pub const CLIENT_PUTS: usize = 6;
 
 /// Objects that a client reads at a time.
 const CLIENT_READS: usize = 3;

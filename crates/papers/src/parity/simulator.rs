@@ -11,16 +11,11 @@ use std::collections::{BinaryHeap, VecDeque};
 use anyhow::{Context, Result};
 use tabane_parity::Layout;
 use tabane_parity::schedule::{Kind, Node, Part, Schedule};
-use tabane_striped::cluster::Rings;
 use tabane_striped::cluster::optimum::{Choice, Loads, Rates};
+use tabane_striped::cluster::{Rings, SENDING_MAX};
 use tabane_striped::container::SECTOR_LEN;
+use tabane_testing::member::CLIENT_PUTS;
 use tabane_testing::random::Random;
-
-/// Puts of a client that are on their way at a time, as many as a backup has.
-const CLIENT_PUTS: usize = 6;
-
-/// Stripes that a client sends at a time to the nodes of a group.
-const SENDING_MAX: usize = 2;
 
 /// What is simulated. Rates of links are each way, in parts of one rate; each node and client has
 /// one link.

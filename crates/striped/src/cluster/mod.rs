@@ -34,7 +34,7 @@ use relay::Relay;
 
 pub use crate::place::node_url;
 pub use node::{NodeStorage, prove};
-pub use relay::Plan;
+pub use relay::{Plan, SENDING_MAX};
 pub use session::{Rings, STALL_TIMEOUT, cut_links, data_endpoint};
 
 /// So long before its certificate ends a client is told.

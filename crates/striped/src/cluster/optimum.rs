@@ -85,7 +85,8 @@ impl Loads {
         Self(Kind::ALL.into_iter().filter_map(of_kind).collect())
     }
 
-    /// The quickest mixture over links of these rates; `may_turn` allows to choose roles.
+    /// The mixture that is likely to be the quickest over links of these rates; `may_turn` allows
+    /// to choose roles.
     pub fn best(&self, rates: &Rates, may_turn: bool) -> Mixture {
         let (alike, slower) = self.mixture(rates, &[None]);
         if !may_turn {
@@ -137,8 +138,8 @@ impl Loads {
             let slowest = column.iter().copied().fold(0.0, f64::max);
             amount * slowest
         });
-        // Seconds for what takes one, if stripes share the links well.
-        let seconds = 1.0 + (alone.sum::<f64>() - 1.0).max(0.0) * ALONE_SHARE;
+        // For what takes one, if stripes share the links well.
+        let seconds = 1.0 - ALONE_SHARE + ALONE_SHARE * alone.sum::<f64>();
         let shares = choices.into_iter().zip(amounts);
         let shares = shares.filter(|(_, amount)| *amount > 1e-6 * rate);
         let shares = shares

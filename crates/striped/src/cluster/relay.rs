@@ -34,7 +34,7 @@ const WATCH_PAUSE: Duration = Duration::from_millis(150);
 
 /// Stripes that go out at a time to the nodes of a generation: quick nodes get the next one while
 /// slow ones still take the one before. More would be chosen before anything is known of the links.
-const SENDING_MAX: usize = 2;
+pub const SENDING_MAX: usize = 2;
 
 /// The plan by which stripes go to the nodes of a cluster; without effect elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

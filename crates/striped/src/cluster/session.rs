@@ -493,7 +493,6 @@ fn refused(reply: &Reply) -> StorageError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tabane_fabric::Queued;
 
     /// Keeps of which stripe each frame is, and fails once it has as many as it takes.
     struct Frames {
@@ -514,10 +513,6 @@ mod tests {
 
         fn wait(&self) -> io::Result<u32> {
             unreachable!("the ring has room")
-        }
-
-        fn queued(&self) -> Queued {
-            Queued::default()
         }
 
         fn close(&self) {}
