@@ -75,8 +75,8 @@ all: build
 build:
 	$(CARGO) build $(CARGOFLAGS) --release
 
-# The last lines name the tests that failed, and count the tests of all runs. A failed run fails the whole, whatever was
-# counted.
+# The last lines have what the failed tests said, name them, and count the tests of all runs. A failed run fails the
+# whole, whatever was counted.
 test:
 	@log=$$(mktemp) && trap 'rm -f "$$log" "$$log.status"' EXIT && trap 'exit 1' HUP INT TERM && \
 	{ code=0; $(MAKE) test-all || code=$$?; echo $$code > "$$log.status"; } 2>&1 | tee "$$log"; \
@@ -86,24 +86,31 @@ test:
 		function count(what) { return match($$0, "[0-9]+ " what) ? substr($$0, RSTART) + 0 : 0 } \
 		/^test result: / { runs++; \
 			passed += count("passed"); failed += count("failed"); ignored += count("ignored") } \
-		/^failures:$$/ { in_failures = 1 } \
+		/^failures:$$/ { in_failures = 1; next } \
 		/^test result: / { in_failures = 0 } \
-		in_failures && /^    [A-Za-z0-9_:]+$$/ { print "FAILED: " $$1 } \
+		in_failures && /^    [A-Za-z0-9_:]+$$/ { names = names "FAILED: " $$1 "\n"; next } \
+		in_failures { print } \
 		END { \
+			printf "%s", names; \
 			if (status != 0 && !failed) print "a step ended with an error, see above"; \
 			bad = status != 0 || failed || !passed; \
 			printf "test result: %s. %d passed; %d failed; %d ignored; in %d runs\n", \
 				bad ? "FAILED" : "ok", passed, failed, ignored, runs; \
 			exit bad }' "$$log"
 
-# What make test counts. No prerequisites, so that the steps keep their order under make -j.
+# What make test counts. No prerequisites, so that the steps keep their order under make -j. The features are the same
+# in all of them, so that nothing is compiled twice.
+LIBFABRIC = /usr/include/rdma/fabric.h
 test-all:
 	@$(MAKE) test-tools
+	@features=; if [ -e $(LIBFABRIC) ]; then features='--features tabane-node/libfabric'; \
+	else printf '\n%s\n\n' "NOT RUN: endpoints over libfabric: $(LIBFABRIC) is missing (Debian package libfabric-dev)"; fi; \
+	$(MAKE) test-built CARGOFLAGS="$(CARGOFLAGS) $$features"
+test-built:
 	$(CARGO_TEST) --all-targets -- --show-output
 	$(CARGO_TEST) --doc
 	@$(MAKE) test-examples
 	@$(MAKE) test-python
-	@$(MAKE) test-libfabric
 	@$(MAKE) test-simd
 
 # The examples: each must end well. cargo test --all-targets builds them as tests only.
@@ -172,20 +179,17 @@ test-restic:
 	$(CARGO) build $(CARGOFLAGS) --workspace --bin tabane
 	contrib/restic-tests/run.py --tabane "$$($(TARGET))/debug/tabane" $(RESTIC)
 
-# Rings and clusters once more, with what needs a library of the system.
-LIBFABRIC = /usr/include/rdma/fabric.h
-test-libfabric:
-	@if [ -e $(LIBFABRIC) ]; then $(CARGO_TEST) --features tabane-node/libfabric \
-		--test copies --test endpoints --test libfabric --test tcp --test nodes -- --show-output; \
-	else printf '\n%s\n\n' "NOT RUN: endpoints over libfabric: $(LIBFABRIC) is missing (Debian package libfabric-dev)"; fi
-
-# The kernels and all that hashes with them, once for each instruction set that the processor has.
+# What computes by the kernels, once for each instruction set that the processor has.
+SIMD_TESTS = (tabane_lanes|tabane_engine|tabane_format|tabane_parity|every_backend|streaming|vmac)-
 test-simd: test-programs
 	@tabane=$$($(TARGET))/debug/tabane; \
+	tests=$$($(CARGO_TEST) --all-targets --no-run 2>&1 | \
+		sed -nE 's,^ *Executable [^(]*\((.*$(SIMD_TESTS).*)\)$$,\1,p'); \
+	[ -n "$$tests" ] || { echo 'test-simd finds no tests'; exit 1; }; \
 	for simd in $(SIMD); do \
 		if why=$$(TABANE_SIMD=$$simd "$$tabane" version 2>&1); then \
 			echo; echo "=== TABANE_SIMD=$$simd ==="; \
-			TABANE_SIMD=$$simd $(CARGO_TEST) --lib --test every_backend --test streaming --test vmac || exit 1; \
+			for test in $$tests; do TABANE_SIMD=$$simd "$$test" || exit 1; done; \
 		else \
 			case $$why in \
 			*"lacks $$simd"*) printf '\n%s\n\n' "NOT RUN: TABANE_SIMD=$$simd: this processor lacks it" ;; \

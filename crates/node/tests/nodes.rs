@@ -1,14 +1,15 @@
-//! Nodes in this process, and a repository's storage over them. With the feature `libfabric` all
-//! their data go that way.
+//! Nodes in this process, and a repository's storage over them.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use rustix::net::{self, AddressFamily, SocketType};
 use tabane_node::{ScrubOptions, Server, ServerOptions, authority};
 use tabane_parity::schedule::Kind;
 use tabane_storage::{
@@ -21,6 +22,9 @@ use tabane_striped::container::{Form, Header, checksum};
 use tabane_striped::{HealOptions, Place, RebalanceOptions, StripedStorage};
 use tempfile::TempDir;
 
+/// This file is the whole of another test, too.
+const HAS_FABRIC: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"nodes_over_libfabric");
+
 /// What the repository would tell its storage.
 const SECRET: [u8; 32] = [5; 32];
 
@@ -32,6 +36,21 @@ impl Progress for Quiet {
     }
 }
 
+/// Nodes n0, n1 and so on, each at a free port.
+fn numbered(count: usize) -> Vec<NodeAddress> {
+    let node = |number| NodeAddress::new(format!("n{number}"), "127.0.0.1:0".to_owned());
+    (0..count).map(node).collect()
+}
+
+/// A port that nobody else is given while the socket lives, and at which one can listen.
+fn reserved_port() -> (OwnedFd, SocketAddr) {
+    let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    net::sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+    net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = net::getsockname(&socket).unwrap().try_into().unwrap();
+    (socket, address)
+}
+
 struct Bed {
     dir: TempDir,
     nodes: Vec<NodeAddress>,
@@ -41,17 +60,24 @@ struct Bed {
     /// How nodes that are started from now on scrub, and how much they may keep.
     scrub: ScrubOptions,
     quota_bytes: Option<u64>,
+    /// Whether nodes take their data over libfabric.
+    has_fabric: bool,
+    /// What keeps the ports of nodes that are away.
+    ports: Vec<OwnedFd>,
 }
 
 impl Bed {
     /// A cluster of so many nodes, all of which are served, and which make one set.
     fn new(count: usize) -> Self {
-        let node = |number| NodeAddress::new(format!("n{number}"), "127.0.0.1:0".to_owned());
-        Self::of(&(0..count).map(node).collect::<Vec<_>>(), None)
+        Self::of(&numbered(count), None)
     }
 
     /// A cluster of these nodes, in groups of this size.
     fn of(nodes: &[NodeAddress], group_size: Option<usize>) -> Self {
+        Self::over(nodes, group_size, HAS_FABRIC)
+    }
+
+    fn over(nodes: &[NodeAddress], group_size: Option<usize>, has_fabric: bool) -> Self {
         // In memory, where there is such a place: a cluster makes hundreds of directories, and
         // syncs them.
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
@@ -65,6 +91,8 @@ impl Bed {
             log: Arc::default(),
             scrub: ScrubOptions::default(),
             quota_bytes: None,
+            has_fabric,
+            ports: Vec::new(),
         };
         authority::create(&bed.file(), nodes, group_size).unwrap();
         bed.nodes = ClusterFile::read(&bed.file()).unwrap().nodes;
@@ -89,10 +117,10 @@ impl Bed {
         let node = node.unwrap();
         let log = Arc::clone(&self.log);
         ServerOptions {
-            listen: node.address.clone(),
+            listen: self.nodes[number].address.clone(),
             node,
             directory: self.home(number),
-            fabric: cfg!(feature = "libfabric").then(|| "tcp@127.0.0.1:0".parse().unwrap()),
+            fabric: self.has_fabric.then(|| "tcp@127.0.0.1:0".parse().unwrap()),
             metrics: Some("127.0.0.1:0".to_owned()),
             scrub: self.scrub,
             quota_bytes: self.quota_bytes,
@@ -102,25 +130,15 @@ impl Bed {
 
     /// Starts a node anew where it was, so that clients find it.
     fn restart(&mut self, number: usize) {
-        // A connection of the client, which asks again and again, may have got the port meanwhile.
-        let mut tries = 0;
-        let server = loop {
-            let mut options = self.options(number);
-            options.listen.clone_from(&self.nodes[number].address);
-            match Server::start(options) {
-                Err(_) if tries < 100 => tries += 1,
-                started => break started.unwrap(),
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        };
-        self.servers[number] = Some(server);
+        self.servers[number] = Some(Server::start(self.options(number)).unwrap());
     }
 
+    /// Starts a node at a port that stays its own.
     fn start(&mut self, number: usize) {
-        let server = Server::start(self.options(number)).unwrap();
-        // Whatever port the system gave it.
-        self.nodes[number].address = server.address().to_string();
-        self.servers[number] = Some(server);
+        let (port, address) = reserved_port();
+        self.ports.push(port);
+        self.nodes[number].address = address.to_string();
+        self.restart(number);
         let mut file = ClusterFile::read(&self.file()).unwrap();
         file.nodes.clone_from(&self.nodes);
         cluster::file::write(&self.file(), &file, true).unwrap();
@@ -594,11 +612,11 @@ fn tamper(bytes: &mut [u8], change_in: &AtomicU64) {
 
 /// Changes random bytes on the way to random nodes, of the client or of other nodes. Nothing that
 /// was changed is stored, and the object is.
-#[cfg_attr(feature = "libfabric", expect(dead_code))]
 fn change_data_on_the_wire(count: u64) {
     let mut changed = 0;
     for nodes in [4, 5] {
-        let mut bed = Bed::new(nodes);
+        // The gates see only what goes over TCP.
+        let mut bed = Bed::over(&numbered(nodes), None, false);
         let gates = Gate::before_all(&mut bed);
         let mut state = 0x9e37_79b9_7f4a_7c15_u64 + nodes as u64;
         let mut below = |end: u64| {
@@ -634,14 +652,12 @@ fn change_data_on_the_wire(count: u64) {
     assert!(changed > count * 3 / 4, "{changed} of {count} were changed");
 }
 
-#[cfg(not(feature = "libfabric"))]
 #[test]
 fn data_that_were_changed_on_the_wire_are_not_stored() {
     change_data_on_the_wire(24);
 }
 
 /// Takes an hour or two: `cargo test --release -p tabane-node --test nodes -- --ignored wire`.
-#[cfg(not(feature = "libfabric"))]
 #[test]
 #[ignore = "takes an hour or two"]
 fn ten_thousand_changes_on_the_wire() {

@@ -375,13 +375,14 @@ fn a_cluster_of_groups_grows_by_a_group() {
     run(&mut bare_command(create)).succeeds();
     let mut daemons: Vec<Daemon> = names.map(|name| Daemon::start(&bed, name)).into();
     tabane(&bed, ["init"]).succeeds();
+    // Before there are packs, for which group gets which is left to chance, and after a move it
+    // takes minutes to delete what has moved.
+    tabane(&bed, ["cluster", "rebalance"])
+        .succeeds()
+        .says("moved 0 objects");
     let source = bed.source().display().to_string();
     fs::write(bed.source().join("more"), crate::bed::varied(900_000)).expect("a file");
     tabane(&bed, ["backup", &source]).succeeds();
-    // Which group has how much of so little is left to chance.
-    tabane(&bed, ["cluster", "rebalance"])
-        .succeeds()
-        .says("moved ");
 
     let two = ["cluster", "add", "g=127.0.0.1:0@r1", "h=127.0.0.1:0@r2"];
     tabane(&bed, two).fails(2, "two nodes are no group");
