@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use crate::counters::Counters;
 use tabane_fabric::{Sender, Tail};
 use tabane_lanes::xor_of;
-use tabane_parity::schedule::{Arrived, Kind, Node, Part, rebuild};
+use tabane_parity::Layout;
+use tabane_parity::schedule::{Arrived, Kind, Node, Part, Schedule, Sectors, rebuild};
 use tabane_storage::{
     Draft, LocalStorage, Name, OBJECT_LEN_MAX, Result, Storage, StorageError, StorageErrorKind,
 };
@@ -55,6 +56,7 @@ pub struct Work {
     /// The header of what this node keeps of it.
     header: Header,
     role: usize,
+    sectors: Sectors,
     part: Part,
     /// When a role is rebuilt, the rows of the cells that stand for what a client sends: this node
     /// reads them.
@@ -86,18 +88,31 @@ impl Work {
         }
         let geometry = Geometry::stripe(stripe.object_len, stripe.generation, roles);
         let layout = geometry.layout();
-        let schedule = match &stripe.source {
-            Source::Client(kind) => {
-                let kind: Option<Kind> = kind.parse().ok();
-                kind.and_then(|kind| kind.schedule(&layout))
+        let (schedules, sectors) = match &stripe.source {
+            Source::Client {
+                schedules,
+                by_sector,
+            } => {
+                let names = &schedules[..schedules.len().min(Kind::ALL.len())];
+                let schedules = schedules_of(names, &layout);
+                let numbers: Vec<usize> = by_sector.iter().map(|&number| number.into()).collect();
+                let is_sound = !schedules.is_empty()
+                    && numbers.len() as u64 == geometry.sectors()
+                    && numbers.iter().all(|&number| number < schedules.len());
+                if !is_sound {
+                    return Err(malformed("there are no such schedules for so many nodes"));
+                }
+                let sectors = Sectors::mixed(&numbers, schedules.len());
+                (schedules, sectors)
             }
             Source::Nodes { role, others, .. } => {
                 let others: Vec<usize> = others.iter().map(|&role| role.into()).collect();
-                rebuild(&layout, (*role).into(), &others).ok()
+                let schedule = rebuild(&layout, (*role).into(), &others);
+                let text = "there is no such schedule for so many nodes";
+                let schedule = schedule.map_err(|_| malformed(text))?;
+                (vec![schedule], Sectors::alike(geometry.sectors()))
             }
         };
-        let schedule =
-            schedule.ok_or_else(|| malformed("there is no such schedule for so many nodes"))?;
         let role = members.iter().position(|&member| member == me);
         let role = role.ok_or_else(|| malformed("a stripe of which this node has no part"))?;
         let seal = stripe.seal.map(|tag| {
@@ -106,20 +121,21 @@ impl Work {
             Seal { places, tag }
         });
         let shape = Shape { geometry, seal };
-        let mut part = schedule.part(&layout, role, stripe.lag.into());
+        let mut part = Part::new(&schedules, &layout, role, stripe.lag.into());
         let mut read = Vec::new();
         if let Source::Nodes { .. } = stripe.source {
             // The client sends no cells.
             part.receives[roles].clear();
-            let own = schedule.transfers.iter();
+            let own = schedules[0].transfers.iter();
             let own = own.filter(|own| own.from == Node::Client && own.to == role);
             read.extend(own.map(|own| layout.row_of(own.of[0])));
         }
         let mut members = members;
         members.push(roles);
         let before = bases.to_vec();
-        for (&member, lags) in members.iter().zip(&part.receives) {
-            bases[member] += geometry.sectors() * lags.len() as u64;
+        let end = sectors.count() + part.longest_lag as u64;
+        for (from, &member) in members.iter().enumerate() {
+            bases[member] += part.arrived_before(from, end, &sectors);
         }
         Ok(Self {
             number: stripe.number,
@@ -127,6 +143,7 @@ impl Work {
             geometry,
             header: Header { shape, role },
             role,
+            sectors,
             part,
             read,
             yields: matches!(stripe.source, Source::Nodes { yields: true, .. }),
@@ -137,7 +154,7 @@ impl Work {
 
     /// Whether this node stores cells of the stripe.
     pub fn is_stored(&self) -> bool {
-        self.part.stores.iter().any(|of| !of.is_empty())
+        self.part.stores.iter().flatten().any(|of| !of.is_empty())
     }
 
     /// Bytes of the shard that this node stores.
@@ -162,17 +179,19 @@ impl Work {
         }
         let mut kept = Kept::new();
         let mut buffer = Vec::new();
-        let (sectors, longest) = (self.geometry.sectors(), self.part.longest_lag as u64);
+        let (sectors, longest) = (self.sectors.count(), self.part.longest_lag as u64);
         for step in 0..sectors + longest {
             let begun = Instant::now();
             let mut counts = vec![0; self.members.len()];
             for sent in &self.part.sends {
                 let index = counts[sent.to];
                 counts[sent.to] += 1;
-                let sector = match step.checked_sub(sent.lag as u64) {
-                    Some(sector) if sector < sectors => sector,
-                    _ => continue,
+                let Some(sector) = step.checked_sub(sent.lag as u64) else {
+                    continue;
                 };
+                if self.sectors.schedule(sector) != Some(sent.schedule) {
+                    continue;
+                }
                 self.read_kept(storage, sector, &sent.of, &mut kept)?;
                 let payload = self.sum(tails, &kept, sector, &sent.of, &mut buffer)?;
                 let header = FrameHeader {
@@ -204,7 +223,7 @@ impl Work {
     /// # Errors
     /// As [`Work::relay`].
     pub fn pass(&self, tails: &mut [Option<Incoming>]) -> Result<()> {
-        (0..self.geometry.sectors()).try_for_each(|sector| self.release(tails, sector))
+        (0..self.sectors.count()).try_for_each(|sector| self.release(tails, sector))
     }
 
     /// Stores the cells of this node's role. A failed write is returned only at the end, so that
@@ -227,8 +246,9 @@ impl Work {
             draft.write_at(end, [&padding, &[]])?;
             Ok(draft)
         });
-        for sector in 0..self.geometry.sectors() {
-            for (row, of) in self.part.stores.iter().enumerate() {
+        for sector in 0..self.sectors.count() {
+            let schedule = self.sectors.schedule(sector).expect("it has this sector");
+            for (row, of) in self.part.stores[schedule].iter().enumerate() {
                 let payload = self.sum(tails, &kept, sector, of, &mut buffer)?;
                 let sum = checksum(object, self.role, row, sector, &[payload]);
                 let at = self.geometry.stored(form, row, &(sector..sector + 1)).start;
@@ -306,7 +326,7 @@ impl Work {
             let incoming = tails[member].as_ref();
             let Incoming { tail, key } =
                 incoming.ok_or_else(|| malformed("a stripe needs a member that has not joined"))?;
-            let before = self.part.number(*from, sector, self.geometry.sectors());
+            let before = self.part.number(*from, sector, &self.sectors);
             let number = self.bases[member] + before;
             let header = FrameHeader {
                 stripe: self.number,
@@ -330,15 +350,17 @@ impl Work {
     /// Gives back what arrived for a sector and those before; what this consumer has no use for has
     /// to arrive as well.
     fn release(&self, tails: &mut [Option<Incoming>], sector: u64) -> Result<()> {
-        let sectors = self.geometry.sectors();
+        let sectors = self.sectors.count();
         for (from, &member) in self.members.iter().enumerate() {
             let step = if sector + 1 == sectors {
                 sectors + self.part.longest_lag as u64
             } else {
                 self.part.step_of(from, sector + 1)
             };
-            let arrived = self.part.arrived_before(from, step, sectors);
-            if let (Some(Incoming { tail, .. }), 1..) = (&mut tails[member], arrived) {
+            let gone = self.part.step_of(from, sector);
+            let [gone, arrived] =
+                [gone, step].map(|step| self.part.arrived_before(from, step, &self.sectors));
+            if let (Some(Incoming { tail, .. }), true) = (&mut tails[member], arrived > gone) {
                 let end = self.bases[member] + arrived;
                 tail.frame(end - 1, FRAME_TIMEOUT).map_err(of_peer)?;
                 tail.release(end).map_err(of_peer)?;
@@ -346,6 +368,12 @@ impl Work {
         }
         Ok(())
     }
+}
+
+/// The schedules of these names, up to the first that there is not for so many nodes.
+fn schedules_of(names: &[String], layout: &Layout) -> Vec<Schedule> {
+    let schedule = |name: &String| name.parse::<Kind>().ok()?.schedule(layout);
+    names.iter().map_while(schedule).collect()
 }
 
 fn damaged(name: Name) -> StorageError {

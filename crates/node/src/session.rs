@@ -251,7 +251,7 @@ impl Session {
         if stripe.number < state.next || state.early.len() >= WAITING_MAX {
             return Err(malformed("a stripe out of order"));
         }
-        if let Source::Client(_) = stripe.source {
+        if let Source::Client { .. } = stripe.source {
             state.last = Instant::now();
             self.counters.client_writes();
         }

@@ -10,9 +10,9 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use anyhow::{Context, Result};
 use tabane_parity::Layout;
-use tabane_parity::schedule::{Kind, Node, Part, Schedule};
+use tabane_parity::schedule::{Kind, Node, Part, Schedule, Sectors};
 use tabane_striped::cluster::optimum::{Choice, Loads, Rates};
-use tabane_striped::cluster::{Rings, SENDING_MAX};
+use tabane_striped::cluster::{Due, Rings, SENDING_MAX};
 use tabane_striped::container::SECTOR_LEN;
 use tabane_testing::member::CLIENT_PUTS;
 use tabane_testing::random::Random;
@@ -136,14 +136,10 @@ impl Case {
     /// When a group cannot have so many nodes, or a schedule is not made for so many.
     pub fn goodput(&self, mixtures: &[Mixture]) -> Result<f64> {
         let layout = Layout::new(self.group)?;
-        let mut plans: [Option<Plan>; Kind::ALL.len()] = Default::default();
-        for (choice, _) in mixtures.iter().flatten() {
-            let plan = &mut plans[choice.kind as usize];
-            if plan.is_none() {
-                *plan = Some(Plan::new(choice.kind, &layout)?);
-            }
-        }
-        Ok(Simulation::new(self, &layout, mixtures, plans).run())
+        let is_mixed = |kind: &Kind| mixtures.iter().flatten().any(|(one, _)| one.kind == *kind);
+        let kinds = Kind::ALL.into_iter().filter(is_mixed);
+        let plan = Plan::new(kinds.collect(), &layout)?;
+        Ok(Simulation::new(self, &layout, mixtures, plan).run())
     }
 }
 
@@ -152,26 +148,34 @@ fn schedule(kind: Kind, layout: &Layout) -> Result<Schedule> {
     schedule.context("there is no such schedule for so many nodes")
 }
 
-/// A schedule, as nodes work by it.
+/// Schedules, as nodes work by them.
 struct Plan {
+    kinds: Vec<Kind>,
+    /// Of each role.
     parts: Vec<Part>,
-    /// How many frames of a sector the client sends to each role.
-    from_client: Vec<u64>,
+    /// For each schedule, how many frames of a sector the client sends to each role.
+    from_client: Vec<Vec<u64>>,
 }
 
 impl Plan {
-    fn new(kind: Kind, layout: &Layout) -> Result<Self> {
-        let schedule = schedule(kind, layout)?;
+    fn new(kinds: Vec<Kind>, layout: &Layout) -> Result<Self> {
+        let schedules = kinds.iter().map(|kind| schedule(*kind, layout));
+        let schedules = schedules.collect::<Result<Vec<Schedule>>>()?;
         let lag = Rings::new(layout).lag.into();
         let roles = 0..layout.roles();
+        let parts = roles
+            .clone()
+            .map(|role| Part::new(&schedules, layout, role, lag));
+        let parts = parts.collect();
+        let frames = |schedule: &Schedule| {
+            let cells = |role| schedule.cells_from_client(layout, role).len() as u64;
+            roles.clone().map(cells).collect()
+        };
+        let from_client = schedules.iter().map(frames).collect();
         Ok(Self {
-            parts: roles
-                .clone()
-                .map(|role| schedule.part(layout, role, lag))
-                .collect(),
-            from_client: roles
-                .map(|role| schedule.cells_from_client(layout, role).len() as u64)
-                .collect(),
+            kinds,
+            parts,
+            from_client,
         })
     }
 }
@@ -222,7 +226,7 @@ enum Event {
 
 /// A stripe of a session.
 struct Stripe {
-    kind: Kind,
+    sectors: Sectors,
     /// The first role is this node's, the next that of the next.
     turn: usize,
     /// Frames of the session so far, by receiver and sender.
@@ -250,8 +254,7 @@ struct Client {
 /// A client and a group.
 struct Session {
     stripes: Vec<Stripe>,
-    /// How many stripes went by each choice of the mixture.
-    chosen: Vec<u64>,
+    due: Due,
     bases: Vec<Vec<u64>>,
     /// Frames that the client has not sent yet, stripe by stripe and node by node, and whose turn
     /// it is.
@@ -268,11 +271,11 @@ struct Session {
 }
 
 impl Session {
-    fn new(nodes: usize, choices: usize) -> Self {
+    fn new(nodes: usize) -> Self {
         let table = || vec![vec![0; nodes + 1]; nodes];
         Self {
             stripes: Vec::new(),
-            chosen: vec![0; choices],
+            due: Due::default(),
             bases: table(),
             unsent: VecDeque::new(),
             turn: 0,
@@ -289,7 +292,7 @@ impl Session {
 struct Simulation<'a> {
     case: &'a Case,
     mixtures: &'a [Mixture],
-    plans: [Option<Plan>; Kind::ALL.len()],
+    plan: Plan,
     sectors: u64,
     data_frames: u64,
     /// Frames that the rings for clients and for nodes hold.
@@ -314,12 +317,7 @@ enum Wake {
 }
 
 impl<'a> Simulation<'a> {
-    fn new(
-        case: &'a Case,
-        layout: &Layout,
-        mixtures: &'a [Mixture],
-        plans: [Option<Plan>; Kind::ALL.len()],
-    ) -> Self {
+    fn new(case: &'a Case, layout: &Layout, mixtures: &'a [Mixture], plan: Plan) -> Self {
         let data = layout.data_cells().len();
         let cell = case.object.div_ceil(data) as u64;
         let sectors = cell.div_ceil(SECTOR_LEN);
@@ -331,7 +329,7 @@ impl<'a> Simulation<'a> {
         Self {
             case,
             mixtures,
-            plans,
+            plan,
             sectors,
             data_frames: data as u64 * sectors,
             rings: [frames(rings.client), frames(rings.peer)],
@@ -409,12 +407,6 @@ impl<'a> Simulation<'a> {
 
     fn session(&mut self, number: usize) -> &mut Session {
         self.sessions[number].as_mut().expect("it has begun")
-    }
-
-    fn plan(&self, kind: Kind) -> &Plan {
-        self.plans[kind as usize]
-            .as_ref()
-            .expect("it is in a mixture")
     }
 
     fn push(&mut self, at: Time, event: Event) {
@@ -505,33 +497,37 @@ impl<'a> Simulation<'a> {
         let mixture = &mixtures[number % self.case.groups()];
         let mut session = self.sessions[number]
             .take()
-            .unwrap_or_else(|| Box::new(Session::new(nodes, mixture.len())));
-        // The choice that has been chosen least, by its share.
-        let due = |choice: usize| {
-            mixture[choice].1 * (session.stripes.len() + 1) as f64 - session.chosen[choice] as f64
-        };
-        let choices = 0..mixture.len();
-        let choice = choices.max_by(|&a, &b| due(a).total_cmp(&due(b)));
-        let choice = choice.expect("a mixture has choices");
-        session.chosen[choice] += 1;
-        let Choice { kind, turn } = mixture[choice].0;
+            .unwrap_or_else(|| Box::new(Session::new(nodes)));
+        let (turn, kinds) = session.due.choose(mixture, self.sectors);
+        let number_of = |kind| self.plan.kinds.iter().position(|other| other == kind);
+        let numbers = kinds
+            .iter()
+            .map(|kind| number_of(kind).expect("it is in a mixture"));
+        let numbers: Vec<usize> = numbers.collect();
+        let sectors = Sectors::mixed(&numbers, self.plan.kinds.len());
         let turn = turn.unwrap_or_else(|| self.random.below(nodes as u64) as usize);
         let bases = session.bases.clone();
         let mut unsent = vec![0; nodes];
-        let plan = self.plan(kind);
-        for (role, part) in plan.parts.iter().enumerate() {
+        for (role, part) in self.plan.parts.iter().enumerate() {
             let to = node_of(role, turn, nodes);
             if self.is_away(number, to) {
                 continue;
             }
-            unsent[to] = plan.from_client[role] * self.sectors;
-            for (from, lags) in part.receives.iter().enumerate() {
-                let from = node_of(from, turn, nodes);
-                session.bases[to][from] += lags.len() as u64 * self.sectors;
+            let of_sectors = numbers.iter();
+            let of_sectors = of_sectors.map(|&schedule| self.plan.from_client[schedule][role]);
+            unsent[to] = of_sectors.sum();
+            let end = self.sectors + part.longest_lag as u64;
+            for from in 0..=nodes {
+                let arrived = part.arrived_before(from, end, &sectors);
+                session.bases[to][node_of(from, turn, nodes)] += arrived;
             }
         }
         session.unsent.push_back(unsent);
-        session.stripes.push(Stripe { kind, turn, bases });
+        session.stripes.push(Stripe {
+            sectors,
+            turn,
+            bases,
+        });
         self.sessions[number] = Some(session);
     }
 
@@ -544,15 +540,16 @@ impl<'a> Simulation<'a> {
             let Some(stripe) = session.stripes.get(place.stripe) else {
                 return;
             };
-            let part = &self.plan(stripe.kind).parts[(node + nodes - stripe.turn) % nodes];
+            let part = &self.plan.parts[(node + nodes - stripe.turn) % nodes];
             let longest = part.longest_lag as u64;
             if let Some(sent) = part.sends.get(place.send) {
                 let sector = place.step.checked_sub(sent.lag as u64);
                 let to = node_of(sent.to, stripe.turn, nodes);
-                if let Some(sector) = sector.filter(|&sector| sector < self.sectors) {
+                let goes = |sector: &u64| stripe.sectors.schedule(*sector) == Some(sent.schedule);
+                if let Some(sector) = sector.filter(goes) {
                     let is_there = sent.of.iter().all(|&arrived| {
                         let from = node_of(arrived.from, stripe.turn, nodes);
-                        let before = part.number(arrived, sector, self.sectors);
+                        let before = part.number(arrived, sector, &stripe.sectors);
                         session.arrived[node][from] > stripe.bases[node][from] + before
                     });
                     if !is_there || !self.has_room(session, node, to) {
@@ -588,10 +585,12 @@ impl<'a> Simulation<'a> {
             let Some(stripe) = session.stripes.get(place.stripe) else {
                 return;
             };
-            let part = &self.plan(stripe.kind).parts[(node + nodes - stripe.turn) % nodes];
-            let is_there = part.stores.iter().flatten().all(|&arrived| {
+            let part = &self.plan.parts[(node + nodes - stripe.turn) % nodes];
+            let schedule = stripe.sectors.schedule(place.step);
+            let stores = &part.stores[schedule.expect("a sector of the stripe")];
+            let is_there = stores.iter().flatten().all(|&arrived| {
                 let from = node_of(arrived.from, stripe.turn, nodes);
-                let before = part.number(arrived, place.step, self.sectors);
+                let before = part.number(arrived, place.step, &stripe.sectors);
                 session.arrived[node][from] > stripe.bases[node][from] + before
             });
             if !is_there || !self.release(number, node, 1, place.stripe, place.step, waking) {
@@ -632,7 +631,7 @@ impl<'a> Simulation<'a> {
         let nodes = self.case.group;
         let session = self.sessions[number].as_ref().expect("it has begun");
         let stripe = &session.stripes[stripe];
-        let part = &self.plan(stripe.kind).parts[(node + nodes - stripe.turn) % nodes];
+        let part = &self.plan.parts[(node + nodes - stripe.turn) % nodes];
         let mut ends = Vec::with_capacity(nodes + 1);
         for from in 0..=nodes {
             let step = if sector + 1 == self.sectors {
@@ -640,7 +639,7 @@ impl<'a> Simulation<'a> {
             } else {
                 part.step_of(from, sector + 1)
             };
-            let arrived = part.arrived_before(from, step, self.sectors);
+            let arrived = part.arrived_before(from, step, &stripe.sectors);
             let from = node_of(from, stripe.turn, nodes);
             let end = stripe.bases[node][from] + arrived;
             if arrived > 0 && session.arrived[node][from] < end {

@@ -21,7 +21,7 @@ mod verify;
 pub use coded::by_factors;
 pub use costs::{Costs, fewest_transfers};
 pub use kind::Kind;
-pub use part::{Arrived, Part, Sent};
+pub use part::{Arrived, Part, Received, Sectors, Sent};
 pub use rebuild::rebuild;
 pub use transfer::{Node, Schedule, Transfer};
 pub use verify::Fault;

@@ -8,23 +8,88 @@
 use super::transfer::{Node, Schedule};
 use crate::Layout;
 
+/// The sectors of a stripe, each of which goes by one of several schedules. So the stripe puts on
+/// the links what none of these puts on them alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sectors {
+    /// For each schedule, how many of the sectors before go by it: for the first sector, the next,
+    /// and so on, and behind the last.
+    before: Vec<Vec<u64>>,
+}
+
+impl Sectors {
+    /// So many sectors, by one schedule.
+    pub fn alike(count: u64) -> Self {
+        Self {
+            before: vec![(0..=count).collect()],
+        }
+    }
+
+    /// A sector for each of these numbers of schedules, of which there are so many.
+    ///
+    /// # Panics
+    /// If there is no such schedule.
+    pub fn mixed(numbers: &[usize], schedules: usize) -> Self {
+        assert!(numbers.iter().all(|&number| number < schedules));
+        let of_schedule = |schedule| {
+            let mut before = 0;
+            let counted = numbers.iter().map(|&number| {
+                before += u64::from(number == schedule);
+                before
+            });
+            std::iter::once(0).chain(counted).collect()
+        };
+        Self {
+            before: (0..schedules).map(of_schedule).collect(),
+        }
+    }
+
+    /// How many they are.
+    pub fn count(&self) -> u64 {
+        self.before[0].len() as u64 - 1
+    }
+
+    /// The number of the schedule that a sector goes by; `None` behind the last sector.
+    pub fn schedule(&self, sector: u64) -> Option<usize> {
+        let at = sector as usize;
+        let goes_by = |before: &Vec<u64>| before.get(at + 1).is_some_and(|&n| n > before[at]);
+        self.before.iter().position(goes_by)
+    }
+
+    /// How many of the sectors before this one go by a schedule.
+    fn before(&self, schedule: usize, sector: u64) -> u64 {
+        self.before[schedule][sector.min(self.count()) as usize]
+    }
+}
+
 /// One role's receives, sends and stores for every stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The lags of the transfers that arrive from each role, in the order in which they are sent,
-    /// and behind them, in the last place, of those from the client, which have none.
-    pub receives: Vec<Vec<usize>>,
+    /// The transfers that arrive from each role, in the order in which they are sent, and behind
+    /// them, in the last place, those from the client, which have no lag.
+    pub receives: Vec<Vec<Received>>,
     /// The transfers that it sends, in the order in which they are possible.
     pub sends: Vec<Sent>,
-    /// For each of its cells, by row, what arrived and adds up to it.
-    pub stores: Vec<Vec<Arrived>>,
-    /// The longest lag of the whole schedule.
+    /// For each schedule and each of its cells, by row, what arrived and adds up to it.
+    pub stores: Vec<Vec<Vec<Arrived>>>,
+    /// The longest lag of the schedules.
     pub longest_lag: usize,
+}
+
+/// A transfer from another role or the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// The number of its schedule: it comes once for each sector that goes by this one.
+    pub schedule: usize,
+    /// By how many sectors it is behind what the client sends.
+    pub lag: usize,
 }
 
 /// A transfer to another role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
+    /// The number of its schedule.
+    pub schedule: usize,
     /// The role to which it goes.
     pub to: usize,
     /// By how many sectors it is behind what the client sends.
@@ -43,53 +108,38 @@ pub struct Arrived {
 }
 
 impl Part {
-    /// Number of transfers that have arrived from `from` (a role, or the number of roles for the
-    /// client) before a step, in a stripe of `sectors` sectors.
-    pub fn arrived_before(&self, from: usize, step: u64, sectors: u64) -> u64 {
-        self.count(from, sectors, |_| step)
+    /// What a role does in stripes whose sectors go by these schedules, which
+    /// [`Schedule::verify`] accepts. Those who send and who receive have to agree on the schedules'
+    /// order, and on `lag_max`, the longest lag that there may be.
+    pub fn new(schedules: &[Schedule], layout: &Layout, role: usize, lag_max: usize) -> Self {
+        let mut part = Self {
+            receives: vec![Vec::new(); layout.roles() + 1],
+            sends: Vec::new(),
+            stores: Vec::new(),
+            longest_lag: 0,
+        };
+        for schedule in schedules {
+            part.add(schedule, layout, role, lag_max);
+        }
+        part
     }
 
-    /// How many of a stripe's transfers arrive before this one of a sector, from where it comes.
-    pub fn number(&self, arrived: Arrived, sector: u64, sectors: u64) -> u64 {
-        let step = sector + self.receives[arrived.from][arrived.index] as u64;
-        let before = |index| step + u64::from(index < arrived.index);
-        self.count(arrived.from, sectors, before)
-    }
-
-    /// How many arrive, where of the transfer of each index those do that are sent before a step.
-    fn count(&self, from: usize, sectors: u64, before: impl Fn(usize) -> u64) -> u64 {
-        let lags = self.receives[from].iter().enumerate();
-        lags.map(|(index, &lag)| before(index).saturating_sub(lag as u64).min(sectors))
-            .sum()
-    }
-
-    /// The first step in which something of a sector is sent from there: all that comes before is
-    /// of sectors before.
-    pub fn step_of(&self, from: usize, sector: u64) -> u64 {
-        let least = self.receives[from].iter().copied().min().unwrap_or(0);
-        sector + least as u64
-    }
-}
-
-impl Schedule {
-    /// What a role does. The schedule is one that [`Schedule::verify`] accepts. Those who send and
-    /// who receive have to agree on `lag_max`, the longest lag that there may be.
-    pub fn part(&self, layout: &Layout, role: usize, lag_max: usize) -> Part {
-        let lags = self.lags(lag_max);
-        let mut receives = vec![Vec::new(); layout.roles() + 1];
-        let mut arrived = vec![None; self.transfers.len()];
-        let mut sends = Vec::new();
+    fn add(&mut self, added: &Schedule, layout: &Layout, role: usize, lag_max: usize) {
+        let (schedule, lags) = (self.stores.len(), added.lags(lag_max));
+        let mut arrived = vec![None; added.transfers.len()];
         let sum = |arrived: &[Option<Arrived>], of: &[usize]| {
             let of = of.iter().map(|&number| arrived[number]);
             of.map(|arrived| arrived.expect("a schedule that was verified"))
                 .collect()
         };
-        for (number, transfer) in self.transfers.iter().enumerate() {
+        for (number, transfer) in added.transfers.iter().enumerate() {
+            let lag = lags[number];
             if transfer.from == Node::Role(role) {
-                let of = sum(&arrived, &transfer.of);
-                sends.push(Sent {
-                    to: transfer.to,
-                    lag: lags[number],
+                let (to, of) = (transfer.to, sum(&arrived, &transfer.of));
+                self.sends.push(Sent {
+                    schedule,
+                    to,
+                    lag,
                     of,
                 });
             }
@@ -98,22 +148,49 @@ impl Schedule {
                     Node::Client => layout.roles(),
                     Node::Role(from) => from,
                 };
-                let index = receives[from].len();
-                receives[from].push(lags[number]);
+                let index = self.receives[from].len();
+                self.receives[from].push(Received { schedule, lag });
                 arrived[number] = Some(Arrived { from, index });
             }
         }
         let cells = layout.cells_of_role(role);
-        Part {
-            receives,
-            sends,
-            stores: cells
-                .map(|cell| sum(&arrived, &self.stores[cell]))
-                .collect(),
-            longest_lag: lags.into_iter().max().unwrap_or(0),
-        }
+        let stores = cells.map(|cell| sum(&arrived, &added.stores[cell]));
+        self.stores.push(stores.collect());
+        self.longest_lag = lags.into_iter().fold(self.longest_lag, usize::max);
     }
 
+    /// Number of transfers of a stripe that have arrived from `from` (a role, or the number of
+    /// roles for the client) before a step.
+    pub fn arrived_before(&self, from: usize, step: u64, sectors: &Sectors) -> u64 {
+        self.count(from, sectors, |_| step)
+    }
+
+    /// How many of a stripe's transfers arrive before this one of a sector, from where it comes.
+    pub fn number(&self, arrived: Arrived, sector: u64, sectors: &Sectors) -> u64 {
+        let step = sector + self.receives[arrived.from][arrived.index].lag as u64;
+        let before = |index| step + u64::from(index < arrived.index);
+        self.count(arrived.from, sectors, before)
+    }
+
+    /// How many arrive, where of the transfer of each index those do that are sent before a step.
+    fn count(&self, from: usize, sectors: &Sectors, before: impl Fn(usize) -> u64) -> u64 {
+        let transfers = self.receives[from].iter().enumerate();
+        transfers
+            .map(|(index, &Received { schedule, lag })| {
+                sectors.before(schedule, before(index).saturating_sub(lag as u64))
+            })
+            .sum()
+    }
+
+    /// A step in which something of a sector is sent from there at the earliest: all that comes
+    /// before is of sectors before.
+    pub fn step_of(&self, from: usize, sector: u64) -> u64 {
+        let lags = self.receives[from].iter().map(|transfer| transfer.lag);
+        sector + lags.min().unwrap_or(0) as u64
+    }
+}
+
+impl Schedule {
     /// The lag of each transfer behind the client's, in sectors: the number of nodes in front of
     /// its sender that it waits for, scaled down to `lag_max` at most.
     fn lags(&self, lag_max: usize) -> Vec<usize> {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tabane_parity::schedule::{Arrived, Kind, Part, Schedule};
+use tabane_parity::schedule::{Arrived, Kind, Part, Schedule, Sectors};
 use tabane_parity::{Layout, encode};
 
 /// Numbers that stand for blocks: their exclusive or is that of the blocks.
@@ -29,10 +29,48 @@ fn every_node_stores_its_cells() {
             };
             for (sectors, lag_max) in [(1, 0), (5, 0), (1, 3), (5, 3), (9, 1)] {
                 let case = format!("{kind}, {roles} roles, {sectors} sectors, lag {lag_max}");
-                run(&schedule, &layout, &cells, sectors, lag_max, &case);
+                let (schedules, sectors) = ([schedule.clone()], Sectors::alike(sectors));
+                run(&schedules, &layout, &cells, &sectors, lag_max, &case);
             }
         }
     }
+}
+
+#[test]
+fn every_node_stores_its_cells_of_sectors_that_go_by_several_schedules() {
+    for roles in (3..=9).chain([14, 20]) {
+        let layout = Layout::new(roles).unwrap();
+        let cells = cells(&layout);
+        let schedules = Kind::ALL.map(|kind| kind.schedule(&layout));
+        let schedules: Vec<Schedule> = schedules.into_iter().flatten().collect();
+        let count = schedules.len();
+        let mixtures = [
+            vec![count - 1, 0],
+            vec![0, count - 1, 0, 0, count - 1, count - 1, 0],
+            (0..9).map(|sector| sector % count).collect(),
+            (0..11).map(|sector| sector * sector % count).collect(),
+            // Schedules that no sector goes by change nothing.
+            vec![1; 5],
+            Vec::new(),
+        ];
+        for numbers in mixtures {
+            for lag_max in [0, 1, 3, usize::MAX] {
+                let case = format!("{numbers:?}, {roles} roles, lag {lag_max}");
+                let sectors = Sectors::mixed(&numbers, count);
+                run(&schedules, &layout, &cells, &sectors, lag_max, &case);
+            }
+        }
+    }
+}
+
+#[test]
+fn sectors_know_their_schedules() {
+    let mixed = Sectors::mixed(&[2, 0, 2], 3);
+    assert_eq!(mixed.count(), 3);
+    let by: Vec<Option<usize>> = (0..5).map(|sector| mixed.schedule(sector)).collect();
+    assert_eq!(by, [Some(2), Some(0), Some(2), None, None]);
+    assert_eq!(Sectors::alike(2), Sectors::mixed(&[0, 0], 1));
+    assert_eq!(Sectors::alike(0).schedule(0), None);
 }
 
 /// With room for all lags, a transfer is one sector behind the last of those that it waits for, and
@@ -45,19 +83,20 @@ fn transfers_lag_by_one_behind_each_other() {
             let Some(schedule) = kind.schedule(&layout) else {
                 continue;
             };
+            let schedules = [schedule];
             let whole: Vec<Part> = (0..roles)
-                .map(|role| schedule.part(&layout, role, usize::MAX))
+                .map(|role| Part::new(&schedules, &layout, role, usize::MAX))
                 .collect();
             for (role, part) in whole.iter().enumerate() {
                 for sent in &part.sends {
                     let of = sent.of.iter();
                     let before = of.filter(|one| one.from < roles);
-                    let lags = before.map(|one| part.receives[one.from][one.index] + 1);
+                    let lags = before.map(|one| part.receives[one.from][one.index].lag + 1);
                     assert_eq!(sent.lag, lags.max().unwrap_or(0), "{kind}, {roles}, {role}");
                 }
                 assert_eq!(part.longest_lag, whole[0].longest_lag);
             }
-            let short = schedule.part(&layout, 0, 1);
+            let short = Part::new(&schedules, &layout, 0, 1);
             assert_eq!(
                 short.longest_lag,
                 whole[0].longest_lag.min(1),
@@ -73,23 +112,24 @@ fn of_sector(cell: &[u8], sector: u64) -> u64 {
 }
 
 fn run(
-    schedule: &Schedule,
+    schedules: &[Schedule],
     layout: &Layout,
     cells: &[Vec<u8>],
-    sectors: u64,
+    sectors: &Sectors,
     lag_max: usize,
     case: &str,
 ) {
     let roles = layout.roles();
     let parts: Vec<_> = (0..roles)
-        .map(|role| schedule.part(layout, role, lag_max))
+        .map(|role| Part::new(schedules, layout, role, lag_max))
         .collect();
     let longest = parts[0].longest_lag;
     assert!(longest <= lag_max, "{case}");
     // What has arrived at each role from each, in order.
     let mut arrived = vec![vec![Vec::<u64>::new(); roles + 1]; roles];
     for (role, arrived) in arrived.iter_mut().enumerate() {
-        for sector in 0..sectors {
+        for sector in 0..sectors.count() {
+            let schedule = &schedules[sectors.schedule(sector).unwrap()];
             for cell in schedule.cells_from_client(layout, role) {
                 arrived[roles].push(of_sector(&cells[cell], sector));
             }
@@ -97,7 +137,7 @@ fn run(
     }
     // A node sends the next that it can, and waits for what it lacks: in turns, until nobody has
     // anything left.
-    let steps = 0..sectors + longest as u64;
+    let steps = 0..sectors.count() + longest as u64;
     let mut left: Vec<VecDeque<_>> = parts
         .iter()
         .map(|part| {
@@ -107,7 +147,7 @@ fn run(
             let with_sector =
                 all.filter_map(|(step, sent)| Some((step.checked_sub(sent.lag as u64)?, sent)));
             with_sector
-                .filter(|(sector, _)| *sector < sectors)
+                .filter(|(sector, sent)| sectors.schedule(*sector) == Some(sent.schedule))
                 .collect()
         })
         .collect();
@@ -115,8 +155,8 @@ fn run(
         let mut moved = false;
         for (role, sends) in left.iter_mut().enumerate() {
             while let Some((sector, sent)) = sends.front() {
-                let Some(sum) = sum(&parts[role], &arrived[role], &sent.of, *sector, sectors)
-                else {
+                let sum = sum(&parts[role], &arrived[role], &sent.of, *sector, sectors);
+                let Some(sum) = sum else {
                     break;
                 };
                 arrived[sent.to][role].push(sum);
@@ -131,18 +171,23 @@ fn run(
             let all = arrived.len() as u64;
             assert_eq!(part.arrived_before(from, steps.end, sectors), all, "{case}");
             // Frames that are still needed are kept, all others are released.
-            for sector in 0..sectors {
+            for sector in 0..sectors.count() {
                 let gone = part.arrived_before(from, part.step_of(from, sector), sectors);
-                for index in 0..part.receives[from].len() {
+                let received = part.receives[from].iter().enumerate();
+                let of_sector =
+                    received.filter(|(_, one)| sectors.schedule(sector) == Some(one.schedule));
+                for (index, _) in of_sector {
                     let number = part.number(Arrived { from, index }, sector, sectors);
                     assert!((gone..all).contains(&number), "{case}");
                 }
-                let least = part.receives[from].iter().min().unwrap_or(&0);
-                assert_eq!(part.step_of(from, sector), sector + *least as u64, "{case}");
+                let least = part.receives[from].iter().map(|one| one.lag).min();
+                let least = least.unwrap_or(0) as u64;
+                assert_eq!(part.step_of(from, sector), sector + least, "{case}");
             }
         }
-        for sector in 0..sectors {
-            for (cell, of) in layout.cells_of_role(role).zip(&part.stores) {
+        for sector in 0..sectors.count() {
+            let stores = &part.stores[sectors.schedule(sector).unwrap()];
+            for (cell, of) in layout.cells_of_role(role).zip(stores) {
                 let value = sum(part, &arrived[role], of, sector, sectors).unwrap();
                 assert_eq!(
                     of_sector(&cells[cell], sector),
@@ -160,7 +205,7 @@ fn sum(
     arrived: &[Vec<u64>],
     of: &[Arrived],
     sector: u64,
-    sectors: u64,
+    sectors: &Sectors,
 ) -> Option<u64> {
     of.iter().try_fold(0, |sum, &from| {
         let number = part.number(from, sector, sectors) as usize;

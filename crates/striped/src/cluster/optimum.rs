@@ -26,7 +26,7 @@ pub struct Rates {
     pub egress: Vec<f64>,
 }
 
-/// How a stripe goes to the nodes.
+/// How a stripe, or sectors of one, go to the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The schedule.
@@ -49,8 +49,8 @@ pub struct Mixture {
 /// quick.
 const CHOSEN_ROLES_GAIN_MIN: f64 = 1.04;
 
-/// Stripes that go out one after the other share the links in part only: so much of each is as if
-/// it were alone.
+/// Stripes whose roles differ share the links in part only, since they go out one after the other:
+/// so much of each is as if it were alone. Schedules take turns within a stripe.
 const ALONE_SHARE: f64 = 0.3;
 
 /// Of mixtures that are equally quick, the one with the least traffic is best: a byte that a node
@@ -134,9 +134,15 @@ impl Loads {
         }
         let amounts = maximise(&columns, &worth);
         let rate: f64 = amounts.iter().sum();
-        let alone = columns.iter().zip(&amounts).map(|(column, amount)| {
-            let slowest = column.iter().copied().fold(0.0, f64::max);
-            amount * slowest
+        let alone = turns.iter().map(|turn| {
+            let mut seconds = vec![0.0; columns[0].len()];
+            let of_turn = choices.iter().zip(columns.iter().zip(&amounts));
+            let of_turn = of_turn.filter(|(choice, _)| choice.turn == *turn);
+            for (_, (column, amount)) in of_turn {
+                let pairs = seconds.iter_mut().zip(column);
+                pairs.for_each(|(seconds, of_byte)| *seconds += amount * of_byte);
+            }
+            seconds.into_iter().fold(0.0, f64::max)
         });
         // For what takes one, if stripes share the links well.
         let seconds = 1.0 - ALONE_SHARE + ALONE_SHARE * alone.sum::<f64>();

@@ -7,12 +7,12 @@ use std::str::FromStr;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use tabane_parity::schedule::Kind;
+use tabane_parity::Layout;
+use tabane_parity::schedule::{Kind, Schedule, Sectors};
 
 use super::limits::Limits;
 use super::mixer::Mixer;
 use super::node::NodeStorage;
-use super::optimum::Choice;
 use super::session::{Outgoing, STALL_TIMEOUT, Session};
 use super::wire::{Reply, Request, Source, Stripe, Usage};
 use crate::container::SECTOR_LEN;
@@ -177,21 +177,16 @@ impl StripeSender for Relay {
                 return fail(turn, &error.to_string());
             }
         };
-        let kind = match self.plan {
-            Plan::Always(kind) => kind,
-            Plan::Auto => {
-                let Choice { kind, turn: chosen } = mixer.choose(stripe.may_turn);
-                turn = chosen;
-                kind
-            }
+        let chosen = match self.plan {
+            Plan::Always(kind) => (None, vec![kind; geometry.sectors() as usize]),
+            Plan::Auto => mixer.choose(stripe.may_turn, geometry.sectors()),
         };
-        // Some plans have no schedule for this number of nodes; the shared plan always has one.
-        let kinds = [kind, Kind::Shared].into_iter();
-        let mut possible = kinds.filter_map(|kind| Some((kind, kind.schedule(&layout)?)));
-        let (kind, schedule) = possible.next().expect("there is always a shared one");
-        let cells = match kind {
-            Kind::Direct => encode_cells(object, geometry),
-            _ => data_cells(object, geometry),
+        turn = chosen.0;
+        let course = Course::new(&chosen.1, &layout);
+        let cells = if course.kinds.contains(&Kind::Direct) {
+            encode_cells(object, geometry)
+        } else {
+            data_cells(object, geometry)
         };
         let (shape, by_role) = (stripe.placed)(turn);
         let placed = Placed {
@@ -201,7 +196,7 @@ impl StripeSender for Relay {
             by_role: &by_role,
         };
         let members = members(&placed);
-        let (number, request) = request(&placed, open, Source::Client(kind.name().to_owned()));
+        let (number, request) = request(&placed, open, course.source());
         // Answers come when the stripe is durable: until everything is sent, this depends on the
         // network.
         let asked = match try_each(&nodes, nodes.len(), |node| node.begin(&request)) {
@@ -216,7 +211,8 @@ impl StripeSender for Relay {
             sent_before: open.begun,
             geometry,
             tags: stripe.tags.filter(|_| shape.seal.is_some()),
-            schedule: &schedule,
+            schedules: &course.schedules,
+            sectors: &Sectors::mixed(&course.by_sector, course.schedules.len()),
             members: &members,
         };
         open.begun += 1;
@@ -331,6 +327,51 @@ impl Relay {
         });
         if let Some((_, mixer)) = lock(&self.state).if_open(generation, session) {
             mixer.learn(&usages);
+        }
+    }
+}
+
+/// The schedules by which the sectors of a stripe go.
+struct Course {
+    /// Each of them once.
+    kinds: Vec<Kind>,
+    schedules: Vec<Schedule>,
+    /// For each sector, the number of its schedule.
+    by_sector: Vec<usize>,
+}
+
+impl Course {
+    fn new(by_sector: &[Kind], layout: &Layout) -> Self {
+        // An empty object has no sectors, and is stored by a schedule all the same.
+        let mut kinds = Vec::from_iter(by_sector.first().or(Some(&Kind::Shared)).copied());
+        let numbers = by_sector.iter().map(|kind| {
+            let known = kinds.iter().position(|other| other == kind);
+            known.unwrap_or_else(|| {
+                kinds.push(*kind);
+                kinds.len() - 1
+            })
+        });
+        let by_sector = numbers.collect();
+        // Some plans have no schedule for this number of nodes; the shared plan always has one.
+        let schedule = |kind: &Kind| kind.schedule(layout).map(|schedule| (*kind, schedule));
+        let shared = || schedule(&Kind::Shared).expect("there is always a shared one");
+        let possible = kinds
+            .iter()
+            .map(|kind| schedule(kind).unwrap_or_else(shared));
+        let (kinds, schedules) = possible.unzip();
+        Self {
+            kinds,
+            schedules,
+            by_sector,
+        }
+    }
+
+    fn source(&self) -> Source {
+        let names = self.kinds.iter().map(|kind| kind.name().to_owned());
+        let numbers = self.by_sector.iter().map(|&number| number as u8);
+        Source::Client {
+            schedules: names.collect(),
+            by_sector: numbers.collect(),
         }
     }
 }

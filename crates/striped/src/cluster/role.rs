@@ -72,7 +72,10 @@ mod tests {
                 generation: 1,
                 seal: None,
                 by_role: vec![0, 1, 2],
-                source: Source::Client("direct".to_owned()),
+                source: Source::Client {
+                    schedules: vec!["direct".to_owned()],
+                    by_sector: vec![0],
+                },
                 lag: 1,
             };
             Request::Stripe([0; 16], stripe)

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tabane_fabric::{Endpoint, FRAME_SHARE, Flow, Sender, Tcp};
 use tabane_parity::Layout;
-use tabane_parity::schedule::{Kind, Node, Schedule};
+use tabane_parity::schedule::{Kind, Node, Schedule, Sectors};
 use tabane_storage::sync::lock;
 use tabane_storage::{Result, StorageError, StorageErrorKind};
 
@@ -45,7 +45,9 @@ pub struct Outgoing<'a> {
     /// What makes tags of its sectors, if it is tagged.
     pub tags: Option<&'a ObjectTags>,
     /// What goes to whom.
-    pub schedule: &'a Schedule,
+    pub schedules: &'a [Schedule],
+    /// By which of them each sector goes.
+    pub sectors: &'a Sectors,
     /// The member that has each role.
     pub members: &'a [usize],
 }
@@ -178,7 +180,7 @@ impl Session {
     ) -> io::Result<()> {
         let &Outgoing {
             geometry,
-            schedule,
+            schedules,
             members,
             ..
         } = outgoing;
@@ -188,7 +190,9 @@ impl Session {
             let threads = self.writers.iter().enumerate().map(|(member, writer)| {
                 let role = members.iter().position(|&other| other == member);
                 let role = role.expect("every member has a role");
-                let own = schedule.cells_from_client(&layout, role);
+                let own = schedules.iter();
+                let own = own.map(|schedule| schedule.cells_from_client(&layout, role));
+                let own: Vec<Vec<usize>> = own.collect();
                 let over = over.clone();
                 scope.spawn(move || {
                     let _over = over;
@@ -326,12 +330,12 @@ impl Drop for Session {
 }
 
 impl Writer {
-    /// Sends a node its cells, sector by sector, each with its tag if the stripe is tagged, when
-    /// the stripes before have been sent.
+    /// Sends a node its cells, which are `own` in sectors by each schedule, sector by sector, each
+    /// with its tag if the stripe is tagged, when the stripes before have been sent.
     fn send_cells(
         &self,
         outgoing: &Outgoing,
-        own: &[usize],
+        own: &[Vec<usize>],
         cells: &[impl AsRef<[u8]>],
         before_sending: impl Fn(usize),
     ) -> io::Result<()> {
@@ -354,14 +358,17 @@ impl Writer {
         &self,
         sender: &mut Sender,
         outgoing: &Outgoing,
-        own: &[usize],
+        own: &[Vec<usize>],
         cells: &[impl AsRef<[u8]>],
         before_sending: impl Fn(usize),
     ) -> io::Result<()> {
         let geometry = outgoing.geometry;
         for sector in 0..geometry.sectors() {
             let range = geometry.sector(sector);
-            for (index, &cell) in (0..).zip(own) {
+            let schedule = outgoing.sectors.schedule(sector);
+            let schedule = schedule.expect("each sector has a schedule");
+            let others = own[..schedule].iter().map(Vec::len).sum::<usize>() as u32;
+            for (index, &cell) in (others..).zip(&own[schedule]) {
                 let bytes = &cells[cell].as_ref()[range.start as usize..range.end as usize];
                 let tag = outgoing.tags.map(|tags| tags.tag(cell, sector, bytes));
                 let tag = tag.as_ref().map_or(&[][..], |tag| tag);
@@ -523,10 +530,11 @@ mod tests {
     fn send_at_once(most: usize) -> (Vec<u64>, usize) {
         let geometry = Geometry::stripe(1, 0, 5);
         let layout = geometry.layout();
-        let schedule = Kind::Coded.schedule(&layout).unwrap();
+        let schedules = [Kind::Coded.schedule(&layout).unwrap()];
+        let sectors = Sectors::alike(geometry.sectors());
         let cells = vec![vec![7; geometry.cell_len() as usize]; layout.cells()];
-        let own = schedule.cells_from_client(&layout, 0);
-        assert_eq!(own.len(), 3);
+        let own = [schedules[0].cells_from_client(&layout, 0)];
+        assert_eq!(own[0].len(), 3);
         let frames = Arc::new(Frames {
             stripes: Mutex::default(),
             most,
@@ -548,7 +556,8 @@ mod tests {
                     sent_before,
                     geometry: &geometry,
                     tags: None,
-                    schedule: &schedule,
+                    schedules: &schedules,
+                    sectors: &sectors,
                     members: &[0, 1, 2, 3, 4],
                 };
                 let (writer, own, cells, sent_well) = (&writer, &own, &cells, &sent_well);

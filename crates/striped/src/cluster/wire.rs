@@ -210,8 +210,13 @@ pub struct Stripe {
 /// Where the cells of a stripe come from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Source {
-    /// It is new: the client sends the data, by the schedule of this name.
-    Client(String),
+    /// It is new: the client sends the data.
+    Client {
+        /// The names of the schedules by which it goes.
+        schedules: Vec<String>,
+        /// For each sector, the number of its schedule among them.
+        by_sector: Vec<u8>,
+    },
     /// It is there, and nodes rebuild what a role keeps.
     Nodes {
         /// The role.
@@ -819,7 +824,10 @@ mod tests {
             generation: 3,
             seal: Some([6; 16]),
             by_role: vec![2, 0, 1],
-            source: Source::Client("chain".to_owned()),
+            source: Source::Client {
+                schedules: vec!["direct".to_owned(), "chain".to_owned()],
+                by_sector: vec![1],
+            },
             lag: 3,
         };
         let rebuilt = Stripe {
@@ -832,7 +840,7 @@ mod tests {
             ..stripe.clone()
         };
         let start = [&[10], &session[..], &[1, 4], &[7; 32], &[2, 3]].concat();
-        let of_client = b"\x03\x02\0\x01\0\x05chain\x03";
+        let of_client = b"\x03\x02\0\x01\0\x02\x06direct\x05chain\x01\x01\x03";
         let stripe = Request::Stripe(session, stripe);
         assert_bytes(&stripe, &[&start, &[1], &[6; 16], of_client]);
         let rebuilt = Request::Stripe(session, rebuilt);

@@ -152,7 +152,13 @@ pub fn wire_samples() -> Vec<Vec<u8>> {
         Request::RemoveLeftovers(3600),
         Request::Open(open),
         Request::Join([9; 16], vec![None, Some(peer)]),
-        Request::Stripe([9; 16], stripe(Source::Client("chain".to_owned()))),
+        Request::Stripe(
+            [9; 16],
+            stripe(Source::Client {
+                schedules: vec!["chain".to_owned(), "direct".to_owned()],
+                by_sector: vec![1, 0],
+            }),
+        ),
         Request::Stripe([9; 16], stripe(rebuilt)),
         Request::Withdraw(vec![1, 2, 3]),
         Request::Doubts,
