@@ -758,6 +758,41 @@ fn lose(bed: &Bed, number: usize) {
     }
 }
 
+/// For four clients over equal links, the best mixture sends 13 bytes of 18 directly, and has nodes
+/// make the parities of the others.
+#[test]
+fn sectors_of_a_stripe_take_turns_with_the_plans() {
+    let bed = Bed::new(5);
+    let relayed = || relayed_by_nodes(&bed).iter().sum::<u64>();
+    let mut objects = Vec::new();
+    let mut put = |storage: &StripedStorage, len: usize| {
+        let (name, bytes) = object(objects.len() as u64, len);
+        storage.put(name, &[&bytes]).unwrap();
+        objects.push((name, bytes));
+    };
+    let clients: Vec<_> = (0..4).map(|_| bed.open(Plan::Auto)).collect();
+    for client in &clients[..3] {
+        put(client, 70_000);
+    }
+    let before = relayed();
+    // Seven sectors of 12 data cells, of which the nodes make 32 transfers together.
+    let len = 12 * 7 * (64 << 10);
+    put(&clients[3], len);
+    let sectors = (relayed() - before) as f64 / (16 * (64 << 10)) as f64;
+    assert!((1.9..2.2).contains(&sectors), "{sectors} of 7 were relayed");
+    for (number, client) in (0..12).zip(clients.iter().cycle()) {
+        put(client, 300_000 * (1 + number));
+    }
+    assert_eq!(bed.notices(), Vec::<String>::new());
+    let storage = bed.open(Plan::Auto);
+    for (name, bytes) in objects {
+        assert!(storage.get(name, None).unwrap() == bytes);
+    }
+    let options = HealOptions::default().read_data(true);
+    let report = storage.heal(options, &Quiet).unwrap();
+    assert_eq!((report.damaged_parts, report.unhealed_objects), (0, 0));
+}
+
 fn relayed_by_nodes(bed: &Bed) -> Vec<u64> {
     let nodes = cluster::nodes(&bed.file()).unwrap();
     let nodes = nodes.iter();

@@ -1,5 +1,5 @@
-//! Chooses how each stripe goes to the nodes, and by which schedule each of its sectors, so that all
-//! together are the quickest mixture for what the links carry.
+//! Chooses how each stripe goes to the nodes, and by which schedule each of its sectors does, so
+//! that all together are the quickest mixture for what the links carry.
 
 use tabane_fabric::Flow;
 use tabane_parity::Layout;
