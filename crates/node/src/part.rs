@@ -392,3 +392,58 @@ fn of_peer(error: io::Error) -> StorageError {
     };
     StorageError::new(kind, error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use tabane_storage::{Id, ObjectKind};
+
+    use super::*;
+
+    /// A stripe of two sectors, over three nodes that keep two data cells.
+    fn stripe(schedules: &[&str], by_sector: &[u8]) -> Stripe {
+        Stripe {
+            number: 0,
+            name: Name::new(ObjectKind::Pack, Id([7; 32])),
+            object_len: 2 * (100 << 10),
+            generation: 1,
+            seal: None,
+            by_role: vec![0, 1, 2],
+            source: Source::Client {
+                schedules: schedules.iter().map(|&name| name.to_owned()).collect(),
+                by_sector: by_sector.to_vec(),
+            },
+            lag: 1,
+        }
+    }
+
+    #[test]
+    fn a_stripe_whose_sectors_have_no_schedules_is_refused() {
+        let work = |schedules: &[&str], by_sector: &[u8]| {
+            let mut bases = [0; 4];
+            let work = Work::new(&stripe(schedules, by_sector), 0, &mut bases);
+            assert_eq!(work.is_ok(), bases != [0; 4], "{schedules:?} {by_sector:?}");
+            work.map_err(|error| error.to_string()).err()
+        };
+        for by_sector in [[0, 1], [1, 0], [1, 1]] {
+            assert_eq!(work(&["chain", "direct"], &by_sector), None);
+        }
+        let text = "there are no such schedules for so many nodes";
+        let all: Vec<&str> = Kind::ALL.map(Kind::name).to_vec();
+        let repeated = [&["direct"], &all[..]].concat();
+        let cases: [(&[&str], &[u8]); 8] = [
+            (&[], &[]),
+            (&[], &[0, 0]),
+            (&["direct"], &[]),
+            (&["direct"], &[0]),
+            (&["direct"], &[0, 0, 0]),
+            (&["chain", "direct"], &[0, 2]),
+            // There is no such schedule for three nodes, or none at all.
+            (&["coded"], &[0, 0]),
+            (&["chain", "spiral"], &[0, 1]),
+        ];
+        for (schedules, by_sector) in cases.into_iter().chain([(&repeated[..], &[0, 4][..])]) {
+            let error = work(schedules, by_sector).expect("it is refused");
+            assert!(error.contains(text), "{error}");
+        }
+    }
+}
