@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -35,6 +36,18 @@
 
 // Most iovecs of one write, whatever the provider allows.
 #define PARTS 8
+
+// Libraries of network cards that come with libfabric catch signals when they are loaded: they print where the program was, and end it
+// with 1, whatever it wants to do then. That is undone before the program begins.
+__attribute__((constructor)) static void leave_signals_to_the_program(void)
+{
+    static const int signals[] = {SIGHUP, SIGINT, SIGTERM, SIGABRT, SIGBUS, SIGILL, SIGSEGV};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        struct sigaction now;
+        if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+            signal(signals[i], SIG_DFL);
+    }
+}
 
 #define TRY(call, name)                                                                                                            \
     do {                                                                                                                           \

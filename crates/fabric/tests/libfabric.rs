@@ -28,6 +28,19 @@ fn connect(port: u16) -> io::Result<Fabric> {
     Fabric::connect("tcp", "127.0.0.1", port, &TOKEN, Some(FRAME_TIMEOUT))
 }
 
+/// Libraries that come with libfabric catch these, and end the program before it can do anything.
+#[cfg(target_os = "linux")]
+#[test]
+fn signals_are_left_to_the_program() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+    // SIGHUP, SIGINT, SIGABRT and SIGTERM.
+    for signal in [1, 2, 6, 15] {
+        assert_eq!(caught >> (signal - 1) & 1, 0, "signal {signal} is caught");
+    }
+}
+
 /// A connection whose second end has a ring of 4096 bytes.
 fn connected(ring: &Arc<Ring>) -> (Fabric, Fabric) {
     let listener = FabricListener::bind("tcp", "127.0.0.1", 0).unwrap();

@@ -1,4 +1,5 @@
-//! Nodes in this process, and a repository's storage over them.
+//! Nodes in this process, and a repository's storage over them. With the feature `libfabric` all
+//! their data go that way.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -22,9 +23,6 @@ use tabane_striped::container::{Form, Header, checksum};
 use tabane_striped::{HealOptions, Place, RebalanceOptions, StripedStorage};
 use tempfile::TempDir;
 
-/// This file is the whole of another test, too.
-const HAS_FABRIC: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"nodes_over_libfabric");
-
 /// What the repository would tell its storage.
 const SECRET: [u8; 32] = [5; 32];
 
@@ -34,12 +32,6 @@ impl Progress for Quiet {
     fn problem(&self, what: &str) {
         panic!("{what}");
     }
-}
-
-/// Nodes n0, n1 and so on, each at a free port.
-fn numbered(count: usize) -> Vec<NodeAddress> {
-    let node = |number| NodeAddress::new(format!("n{number}"), "127.0.0.1:0".to_owned());
-    (0..count).map(node).collect()
 }
 
 /// A port that nobody else is given while the socket lives, and at which one can listen.
@@ -60,8 +52,6 @@ struct Bed {
     /// How nodes that are started from now on scrub, and how much they may keep.
     scrub: ScrubOptions,
     quota_bytes: Option<u64>,
-    /// Whether nodes take their data over libfabric.
-    has_fabric: bool,
     /// What keeps the ports of nodes that are away.
     ports: Vec<OwnedFd>,
 }
@@ -69,15 +59,12 @@ struct Bed {
 impl Bed {
     /// A cluster of so many nodes, all of which are served, and which make one set.
     fn new(count: usize) -> Self {
-        Self::of(&numbered(count), None)
+        let node = |number| NodeAddress::new(format!("n{number}"), "127.0.0.1:0".to_owned());
+        Self::of(&(0..count).map(node).collect::<Vec<_>>(), None)
     }
 
     /// A cluster of these nodes, in groups of this size.
     fn of(nodes: &[NodeAddress], group_size: Option<usize>) -> Self {
-        Self::over(nodes, group_size, HAS_FABRIC)
-    }
-
-    fn over(nodes: &[NodeAddress], group_size: Option<usize>, has_fabric: bool) -> Self {
         // In memory, where there is such a place: a cluster makes hundreds of directories, and
         // syncs them.
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
@@ -91,7 +78,6 @@ impl Bed {
             log: Arc::default(),
             scrub: ScrubOptions::default(),
             quota_bytes: None,
-            has_fabric,
             ports: Vec::new(),
         };
         authority::create(&bed.file(), nodes, group_size).unwrap();
@@ -120,7 +106,7 @@ impl Bed {
             listen: self.nodes[number].address.clone(),
             node,
             directory: self.home(number),
-            fabric: self.has_fabric.then(|| "tcp@127.0.0.1:0".parse().unwrap()),
+            fabric: cfg!(feature = "libfabric").then(|| "tcp@127.0.0.1:0".parse().unwrap()),
             metrics: Some("127.0.0.1:0".to_owned()),
             scrub: self.scrub,
             quota_bytes: self.quota_bytes,
@@ -612,11 +598,11 @@ fn tamper(bytes: &mut [u8], change_in: &AtomicU64) {
 
 /// Changes random bytes on the way to random nodes, of the client or of other nodes. Nothing that
 /// was changed is stored, and the object is.
+#[cfg_attr(feature = "libfabric", expect(dead_code))]
 fn change_data_on_the_wire(count: u64) {
     let mut changed = 0;
     for nodes in [4, 5] {
-        // The gates see only what goes over TCP.
-        let mut bed = Bed::over(&numbered(nodes), None, false);
+        let mut bed = Bed::new(nodes);
         let gates = Gate::before_all(&mut bed);
         let mut state = 0x9e37_79b9_7f4a_7c15_u64 + nodes as u64;
         let mut below = |end: u64| {
@@ -652,12 +638,14 @@ fn change_data_on_the_wire(count: u64) {
     assert!(changed > count * 3 / 4, "{changed} of {count} were changed");
 }
 
+#[cfg(not(feature = "libfabric"))]
 #[test]
 fn data_that_were_changed_on_the_wire_are_not_stored() {
     change_data_on_the_wire(24);
 }
 
 /// Takes an hour or two: `cargo test --release -p tabane-node --test nodes -- --ignored wire`.
+#[cfg(not(feature = "libfabric"))]
 #[test]
 #[ignore = "takes an hour or two"]
 fn ten_thousand_changes_on_the_wire() {
@@ -775,7 +763,7 @@ fn sectors_of_a_stripe_take_turns_with_the_plans() {
         put(client, 70_000);
     }
     let before = relayed();
-    // Seven sectors of 12 data cells, of which the nodes make 32 transfers together.
+    // Seven sectors of 12 data cells. For one that is relayed, nodes make 16 transfers.
     let len = 12 * 7 * (64 << 10);
     put(&clients[3], len);
     let sectors = (relayed() - before) as f64 / (16 * (64 << 10)) as f64;

@@ -143,6 +143,10 @@ fn a_backup_that_misses_a_pack_of_directories_says_how_to_go_on() {
 #[test]
 fn check_says_once_what_a_file_misses_in_several_snapshots() {
     let bed = Bed::with_repository();
+    // Of many blocks, wherever they are cut.
+    for name in ["docs/deep/data.bin", "docs/deep/copy.bin"] {
+        fs::write(bed.source().join(name), varied(12 << 20)).expect("written");
+    }
     for change in ["one", "two"] {
         fs::write(bed.source().join("docs/deep/note"), change).expect("written");
         bed.backup(&[]).succeeds();

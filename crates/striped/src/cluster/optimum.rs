@@ -423,6 +423,30 @@ mod tests {
         }
     }
 
+    /// Schedules that take turns within a stripe share the links; stripes whose roles differ do so
+    /// less well, so that a mixture of these has to promise more.
+    #[test]
+    fn less_is_expected_of_a_mixture_whose_roles_differ() {
+        let expected = |rates: &Rates, turns: &[Option<usize>]| {
+            let (mixture, expected) = loads(5).mixture(rates, turns);
+            let has_turn = |turn| mixture.shares.iter().any(|(one, _)| one.turn == turn);
+            let count = turns.iter().filter(|&&turn| has_turn(turn)).count();
+            (count, mixture.shares.len(), expected / mixture.rate)
+        };
+        let all: Vec<_> = (0..5).map(Some).collect();
+        for unit in [1.0, 1e8] {
+            let nodes = |nodes: [f64; 5]| rates(unit, &nodes.map(|rate| rate * unit));
+            let (turns, choices, part) = expected(&nodes([0.25; 5]), &[None]);
+            assert_eq!((turns, choices), (1, 2));
+            assert_near(part, 1.0);
+            let (turns, choices, part) = expected(&nodes([0.25, 1.0, 1.0, 1.0, 1.0]), &all);
+            assert_eq!(turns, 1, "{choices}");
+            assert_near(part, 1.0);
+            let (turns, _, part) = expected(&nodes([0.25, 1.0, 1.0, 0.25, 1.0]), &all);
+            assert!(turns > 1 && part < 1.0 && part > 0.7, "{turns} {part}");
+        }
+    }
+
     /// The slow node receives a fourth of the data by `direct`, and no more by `coded` if it has
     /// the diagonals: both are as quick. By six nodes, `direct` has 1.5 of traffic to the nodes and
     /// 1.5 from the client, which counts twice: 4.5. `coded` has 2.25 and 1: 4.25.
