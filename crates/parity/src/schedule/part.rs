@@ -5,6 +5,8 @@
 //! sequence of transfers that wait for one another. So transfers *lag*: a transfer of lag 2 sends,
 //! in a step, its part of the sector of two steps before.
 
+use std::ops::Range;
+
 use super::transfer::{Node, Schedule};
 use crate::Layout;
 
@@ -159,10 +161,31 @@ impl Part {
         self.longest_lag = lags.into_iter().fold(self.longest_lag, usize::max);
     }
 
-    /// Number of transfers of a stripe that have arrived from `from` (a role, or the number of
-    /// roles for the client) before a step.
-    pub fn arrived_before(&self, from: usize, step: u64, sectors: &Sectors) -> u64 {
-        self.count(from, sectors, |_| step)
+    /// How many steps a stripe takes.
+    pub fn steps(&self, sectors: &Sectors) -> u64 {
+        sectors.count() + self.longest_lag as u64
+    }
+
+    /// How many of a stripe's transfers arrive from `from` (a role, or the number of roles for the
+    /// client).
+    pub fn arrivals(&self, from: usize, sectors: &Sectors) -> u64 {
+        self.count(from, sectors, |_| self.steps(sectors))
+    }
+
+    /// The transfers from there, by their numbers in the stripe, that are needed up to this sector
+    /// and no longer; empty if there are none.
+    pub fn spent(&self, from: usize, sector: u64, sectors: &Sectors) -> Range<u64> {
+        let lags = self.receives[from].iter().map(|transfer| transfer.lag);
+        let least = lags.min().unwrap_or(0) as u64;
+        // What is sent before the first of a sector is all of sectors before.
+        let needed_from = |sector| {
+            if sector == sectors.count() {
+                self.arrivals(from, sectors)
+            } else {
+                self.count(from, sectors, |_| sector + least)
+            }
+        };
+        needed_from(sector)..needed_from(sector + 1)
     }
 
     /// How many of a stripe's transfers arrive before this one of a sector, from where it comes.
@@ -180,13 +203,6 @@ impl Part {
                 sectors.before(schedule, before(index).saturating_sub(lag as u64))
             })
             .sum()
-    }
-
-    /// A step in which something of a sector is sent from there at the earliest: all that comes
-    /// before is of sectors before.
-    pub fn step_of(&self, from: usize, sector: u64) -> u64 {
-        let lags = self.receives[from].iter().map(|transfer| transfer.lag);
-        sector + lags.min().unwrap_or(0) as u64
     }
 }
 

@@ -125,19 +125,19 @@ fn run(
         .collect();
     let longest = parts[0].longest_lag;
     assert!(longest <= lag_max, "{case}");
-    // What has arrived at each role from each, in order.
-    let mut arrived = vec![vec![Vec::<u64>::new(); roles + 1]; roles];
+    // What has arrived at each role from each, in order: when it was sent, and what it is.
+    let mut arrived = vec![vec![Vec::<(u64, u64)>::new(); roles + 1]; roles];
     for (role, arrived) in arrived.iter_mut().enumerate() {
         for sector in 0..sectors.count() {
             let schedule = &schedules[sectors.schedule(sector).unwrap()];
             for cell in schedule.cells_from_client(layout, role) {
-                arrived[roles].push(of_sector(&cells[cell], sector));
+                arrived[roles].push((sector, of_sector(&cells[cell], sector)));
             }
         }
     }
     // A node sends the next that it can, and waits for what it lacks: in turns, until nobody has
     // anything left.
-    let steps = 0..sectors.count() + longest as u64;
+    let steps = 0..parts[0].steps(sectors);
     let mut left: Vec<VecDeque<_>> = parts
         .iter()
         .map(|part| {
@@ -159,7 +159,7 @@ fn run(
                 let Some(sum) = sum else {
                     break;
                 };
-                arrived[sent.to][role].push(sum);
+                arrived[sent.to][role].push((sector + sent.lag as u64, sum));
                 sends.pop_front();
                 moved = true;
             }
@@ -169,20 +169,26 @@ fn run(
     for (role, part) in parts.iter().enumerate() {
         for (from, arrived) in arrived[role].iter().enumerate() {
             let all = arrived.len() as u64;
-            assert_eq!(part.arrived_before(from, steps.end, sectors), all, "{case}");
-            // Frames that are still needed are kept, all others are released.
+            assert_eq!(part.arrivals(from, sectors), all, "{case}");
+            // What is needed is there, and all is given back that no later sector brings.
+            let mut gone = 0;
             for sector in 0..sectors.count() {
-                let gone = part.arrived_before(from, part.step_of(from, sector), sectors);
-                let received = part.receives[from].iter().enumerate();
-                let of_sector =
-                    received.filter(|(_, one)| sectors.schedule(sector) == Some(one.schedule));
-                for (index, _) in of_sector {
-                    let number = part.number(Arrived { from, index }, sector, sectors);
-                    assert!((gone..all).contains(&number), "{case}");
+                let received = part.receives[from].iter();
+                for (index, one) in received.clone().enumerate() {
+                    if sectors.schedule(sector) == Some(one.schedule) {
+                        let number = part.number(Arrived { from, index }, sector, sectors);
+                        assert!((gone..all).contains(&number), "{case}");
+                    }
                 }
-                let least = part.receives[from].iter().map(|one| one.lag).min();
-                let least = least.unwrap_or(0) as u64;
-                assert_eq!(part.step_of(from, sector), sector + least, "{case}");
+                let spent = part.spent(from, sector, sectors);
+                assert_eq!(spent.start, gone, "{case}");
+                gone = spent.end;
+                let least = received.map(|one| one.lag).min().unwrap_or(0) as u64;
+                let is_before = |&(step, _): &(u64, u64)| {
+                    sector + 1 == sectors.count() || step < sector + 1 + least
+                };
+                let before = arrived.partition_point(is_before) as u64;
+                assert_eq!(gone, before, "{case}");
             }
         }
         for sector in 0..sectors.count() {
@@ -202,13 +208,13 @@ fn run(
 /// The sum of these transfers of a sector, if all of them have arrived.
 fn sum(
     part: &Part,
-    arrived: &[Vec<u64>],
+    arrived: &[Vec<(u64, u64)>],
     of: &[Arrived],
     sector: u64,
     sectors: &Sectors,
 ) -> Option<u64> {
     of.iter().try_fold(0, |sum, &from| {
         let number = part.number(from, sector, sectors) as usize;
-        Some(sum ^ arrived[from.from].get(number)?)
+        Some(sum ^ arrived[from.from].get(number)?.1)
     })
 }
