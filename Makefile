@@ -218,9 +218,10 @@ test-arm-short:
 		echo; echo '=== aarch64: max ==='; QEMU_CPU=max $(ARM_CARGO) test $(ARM_FLAGS) -p tabane-lanes --no-fail-fast \
 			--test every_backend --test streaming --test aes --test gcm --test gear --test xor; \
 	else printf '\n%s\n\n' 'NOT RUN: kernels of aarch64: see above for what is missing'; fi
-# Each compiles all kernels, on one processor.
-test-kernels: test-arm-short
+# Each compiles all kernels, on one processor. In this order other tests, too, get at what is compiled.
+test-kernels:
 	$(CARGO_TEST) --test hot_loops
+	@$(MAKE) test-arm-short
 test-arm: arm-tools
 	$(ARM_CARGO) clippy $(CARGOFLAGS) --target $(ARM) -p tabane-lanes --all-targets -- -D warnings
 	@set -e; place=$$($(TARGET))/$(ARM); mkdir -p "$$place"; \

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use tabane_fabric::Tcp;
 use tabane_striped::cluster::file::NodeFile;
-use tabane_striped::cluster::tls;
 use tabane_striped::cluster::wire::{self, DATA_MAGIC, FabricAddress, Token};
+use tabane_striped::cluster::{RESTART_TIME, tls};
 
 use crate::door::Unproved;
 use crate::fabric::Listener;
@@ -30,8 +30,8 @@ const CONNECTIONS_MAX: usize = 4096;
 /// Time before the same trouble is logged again.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
-/// Time limit for pending answers when the node stops.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+/// Time limit for pending answers when the node stops: clients wait for it to come back.
+const LAST_WORDS: Duration = Duration::from_secs(RESTART_TIME.as_secs() / 2);
 
 /// A record of TLS begins with this for a handshake.
 const TLS_HANDSHAKE: u8 = 0x16;

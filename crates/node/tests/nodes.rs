@@ -511,10 +511,12 @@ fn a_full_node_takes_no_more_packs_while_the_others_go_on() {
 }
 
 /// Goes between a node and all others, and can be frozen: then nothing goes through, and nobody is
-/// told, as where a process is stopped. It can also change a byte of the data that go to the node.
+/// told, as where a process is stopped. It can also keep back the data that go to the node, or
+/// change a byte of them.
 struct Gate {
     address: String,
     is_frozen: Arc<AtomicBool>,
+    keeps_data: Arc<AtomicBool>,
     /// Bytes of data from now on until one is changed; 0 for none.
     change_in: Arc<AtomicU64>,
 }
@@ -525,7 +527,9 @@ impl Gate {
         let address = listener.local_addr().unwrap().to_string();
         let is_frozen = Arc::new(AtomicBool::new(false));
         let change_in = Arc::new(AtomicU64::new(0));
+        let keeps_data = Arc::new(AtomicBool::new(false));
         let (frozen, change) = (Arc::clone(&is_frozen), Arc::clone(&change_in));
+        let keeps = Arc::clone(&keeps_data);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let Ok(other) = TcpStream::connect(&node) else {
@@ -538,15 +542,21 @@ impl Gate {
                 for (from, to, is_to_node) in ways {
                     let (mut from, mut to) = (from.unwrap(), to.unwrap());
                     let (frozen, change) = (Arc::clone(&frozen), Arc::clone(&change));
+                    let keeps = Arc::clone(&keeps);
                     std::thread::spawn(move || {
                         let mut bytes = vec![0; 1 << 16];
                         let mut is_data = None;
                         while let Ok(len @ 1..) = from.read(&mut bytes) {
                             // Data connections do not begin as TLS does.
-                            if is_to_node && *is_data.get_or_insert(bytes[0] != 0x16) {
+                            let is_data = is_to_node && *is_data.get_or_insert(bytes[0] != 0x16);
+                            if is_data {
                                 tamper(&mut bytes[..len], &change);
                             }
-                            while frozen.load(Ordering::Relaxed) {
+                            let is_kept = || {
+                                frozen.load(Ordering::Relaxed)
+                                    || is_data && keeps.load(Ordering::Relaxed)
+                            };
+                            while is_kept() {
                                 std::thread::sleep(Duration::from_millis(20));
                             }
                             if to.write_all(&bytes[..len]).is_err() {
@@ -562,6 +572,7 @@ impl Gate {
         Self {
             address,
             is_frozen,
+            keeps_data,
             change_in,
         }
     }
@@ -693,6 +704,27 @@ fn what_is_rebuilt_of_forged_parts_is_found_and_healed() {
         notices.contains("node://n1 has parts with right checksums"),
         "{notices}"
     );
+}
+
+/// However long a peer does not answer to which it connects.
+#[cfg(not(feature = "libfabric"))]
+#[test]
+fn a_node_stops_within_the_time_that_clients_wait_for_it() {
+    let mut bed = Bed::new(5);
+    let gates = Gate::before_all(&mut bed);
+    gates[4].keeps_data.store(true, Ordering::Relaxed);
+    let nodes = cluster::nodes(&bed.file()).unwrap();
+    let nodes: Vec<&cluster::NodeStorage> = nodes.iter().map(|node| &**node).collect();
+    std::thread::scope(|scope| {
+        let looking = scope.spawn(|| cluster::cut_links(&nodes));
+        std::thread::sleep(Duration::from_millis(500));
+        let begun = Instant::now();
+        bed.stop(0);
+        let took = begun.elapsed();
+        assert!(took < cluster::RESTART_TIME * 3 / 4, "{took:?}");
+        gates[4].keeps_data.store(false, Ordering::Relaxed);
+        assert_ne!(looking.join().unwrap(), Vec::<String>::new());
+    });
 }
 
 #[test]

@@ -22,7 +22,7 @@ const RETRY_PAUSE_MIN: Duration = Duration::from_millis(500);
 /// asked more than once.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// Interval at which a thread looks for nodes that are due to be asked again.
+/// Interval at which it is looked whether nodes are due to be asked again, or back.
 const RETRY_TICK: Duration = Duration::from_millis(250);
 
 /// A node that has been in use for this long begins with the shortest pause again.
@@ -34,8 +34,8 @@ const SLOWER_THAN_OTHERS: u32 = 3;
 /// but at least this long.
 const SLOWER_TIME_MIN: Duration = Duration::from_millis(200);
 
-/// Time for which a write waits for a node that has just failed: a restart takes less.
-const RESTART_TIME: Duration = Duration::from_secs(4);
+/// Time for which a write waits for a node that has just failed: a restart is to take less.
+pub const RESTART_TIME: Duration = Duration::from_secs(4);
 
 /// A target of the set.
 pub struct Target {
@@ -178,14 +178,16 @@ impl Target {
         let identity = answer.ok().and_then(|bytes| Identity::parse(&bytes).ok());
         let is_back = identity.is_some_and(|identity| identity.target == self.id);
         let mut state = lock(&self.state);
-        if let Some(down) = &mut state.down {
-            if is_back {
-                state.last = Some((down.pause, Instant::now()));
-                state.down = None;
-            } else {
-                down.pause = (down.pause * 2).min(RETRY_PAUSE_MAX);
-                down.retry_at = Instant::now() + down.pause;
-            }
+        let State { down, last, .. } = &mut *state;
+        let Some(away) = down.as_mut().filter(|down| !down.is_final) else {
+            return false;
+        };
+        if is_back {
+            *last = Some((away.pause, Instant::now()));
+            *down = None;
+        } else {
+            away.pause = (away.pause * 2).min(RETRY_PAUSE_MAX);
+            away.retry_at = Instant::now() + away.pause;
         }
         is_back
     }
@@ -198,12 +200,10 @@ pub struct Targets {
     patience: Duration,
 }
 
-/// State shared with the thread that asks nodes again.
+/// State shared with the threads that ask nodes again.
 struct Shared {
     all: Vec<Target>,
     notice: Notice,
-    /// Whether this thread runs.
-    is_asking: Mutex<bool>,
     /// Whether a person was told that operations wait.
     waits: Mutex<bool>,
 }
@@ -214,16 +214,15 @@ impl Targets {
         let shared = Arc::new(Shared {
             all,
             notice,
-            is_asking: Mutex::default(),
             waits: Mutex::default(),
         });
         let targets = Self {
             shared,
             patience: Duration::ZERO,
         };
-        if targets.all().iter().any(|one| one.away_since().is_some()) {
-            targets.ask_again();
-        }
+        let all = targets.all().iter().enumerate();
+        all.filter(|(_, target)| target.away_since().is_some())
+            .for_each(|(number, _)| targets.ask_again(number));
         targets
     }
 
@@ -322,21 +321,24 @@ impl Targets {
         };
         self.tell(&Event { kind, text });
         if target.can_return() && !is_final {
-            self.ask_again();
+            self.ask_again(number);
         }
         true
     }
 
-    /// Starts a thread, if none runs, that asks nodes again until all are back.
-    fn ask_again(&self) {
-        let mut is_asking = lock(&self.shared.is_asking);
-        if std::mem::replace(&mut *is_asking, true) {
-            return;
-        }
+    /// Starts a thread that asks a node until it is back: nodes that hang are not to hide that
+    /// others are back.
+    fn ask_again(&self, number: usize) {
         let shared = Arc::downgrade(&self.shared);
         thread::spawn(move || {
             while let Some(shared) = shared.upgrade() {
-                if !shared.ask_all_again() {
+                let target = &shared.all[number];
+                if target.away_since().is_none() {
+                    return;
+                }
+                if target.ask_again() {
+                    let text = format!("target {} answers again", target.url);
+                    (shared.notice)(&Event::note(text));
                     return;
                 }
                 drop(shared);
@@ -501,23 +503,6 @@ impl Targets {
     }
 }
 
-impl Shared {
-    /// Asks all due nodes again; returns whether one is still away.
-    fn ask_all_again(&self) -> bool {
-        let away: Vec<usize> = (0..self.all.len())
-            .filter(|&number| self.all[number].away_since().is_some())
-            .collect();
-        let is_back = at_once(&away, |number| self.all[number].ask_again());
-        for (&number, _) in away.iter().zip(is_back).filter(|(_, is_back)| *is_back) {
-            let text = format!("target {} answers again", self.all[number].url);
-            (self.notice)(&Event::note(text));
-        }
-        let mut is_asking = lock(&self.is_asking);
-        *is_asking = self.all.iter().any(|one| one.away_since().is_some());
-        *is_asking
-    }
-}
-
 /// Calls `act` for all numbers at once; the results are in their order.
 fn at_once<T: Send>(numbers: &[usize], act: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let act = &act;
@@ -539,4 +524,71 @@ fn at_once<T: Send>(numbers: &[usize], act: impl Fn(usize) -> T + Sync) -> Vec<T
         });
         [first].into_iter().chain(others).collect()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use tabane_storage::{Listed, LocalStorage, ObjectKind};
+
+    use super::*;
+    use crate::place::node_url;
+
+    /// A node that takes questions and does not answer for a minute.
+    struct Hanging;
+
+    impl Storage for Hanging {
+        fn location(&self) -> String {
+            node_url("a")
+        }
+
+        fn create(&self) -> Result<()> {
+            self.stat(Name::TARGET).map(drop)
+        }
+
+        fn put(&self, name: Name, _: &[&[u8]]) -> Result<()> {
+            self.stat(name).map(drop)
+        }
+
+        fn get(&self, name: Name, _: Option<Range<u64>>) -> Result<Vec<u8>> {
+            self.stat(name).map(|_| Vec::new())
+        }
+
+        fn list(&self, _: ObjectKind) -> Result<Vec<Listed>> {
+            self.stat(Name::TARGET).map(|_| Vec::new())
+        }
+
+        fn stat(&self, _: Name) -> Result<u64> {
+            thread::sleep(Duration::from_secs(60));
+            Err(StorageErrorKind::Unreachable.into())
+        }
+
+        fn delete(&self, name: Name) -> Result<()> {
+            self.stat(name).map(drop)
+        }
+    }
+
+    #[test]
+    fn a_node_that_hangs_does_not_hide_that_another_is_back() {
+        let (hangs, answers) = (Id([1; 32]), Id([2; 32]));
+        let dir = tempfile::tempdir().unwrap();
+        let storage = LocalStorage::new(dir.path());
+        storage.create().unwrap();
+        let identity = Identity::new(Id([3; 32]), answers).to_bytes();
+        storage.put(Name::TARGET, &[&identity]).unwrap();
+        let why = "it does not answer".to_owned();
+        let all = vec![
+            Target::absent(hangs, node_url("a"), Some(Arc::new(Hanging)), why),
+            Target::new(answers, node_url("b"), Arc::new(storage)),
+        ];
+        let targets = Targets::new(all, Arc::new(|_| ()));
+        // Now that one is being asked.
+        thread::sleep(RETRY_PAUSE_MIN + 2 * RETRY_TICK);
+        targets.give_up(1, &StorageErrorKind::Unreachable.into());
+        assert!(!targets.is_up(1));
+        let begun = Instant::now();
+        while !targets.is_up(1) {
+            assert!(begun.elapsed() < Duration::from_secs(30), "it is not asked");
+            thread::sleep(RETRY_TICK);
+        }
+    }
 }

@@ -33,6 +33,7 @@ use limits::Limits;
 use relay::Relay;
 
 pub use crate::place::node_url;
+pub use crate::targets::RESTART_TIME;
 pub use mixer::Due;
 pub use node::{NodeStorage, prove};
 pub use relay::{Plan, SENDING_MAX};
