@@ -516,6 +516,7 @@ fn a_full_node_takes_no_more_packs_while_the_others_go_on() {
 struct Gate {
     address: String,
     is_frozen: Arc<AtomicBool>,
+    #[cfg_attr(feature = "libfabric", expect(dead_code))]
     keeps_data: Arc<AtomicBool>,
     /// Bytes of data from now on until one is changed; 0 for none.
     change_in: Arc<AtomicU64>,
