@@ -666,6 +666,7 @@ impl Global {
         }
         options.chunking.validate()?;
         let password = password::new(&this, "new repository")?;
+        let options = options.kdf_cost(password::cost());
         let mut repository = Repository::init(storage, &password, options)?;
         if let Some(memory) = this.memory() {
             repository = repository.with_memory(memory);

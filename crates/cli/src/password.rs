@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use tabane_store::key::Password;
+use tabane_store::key::{KdfCost, Password};
 use zeroize::Zeroizing;
 
 use crate::args::Global;
@@ -43,6 +43,16 @@ pub fn new(global: &Global, what: &str) -> Result<Password> {
     match given(global)? {
         Some(password) => Ok(password),
         None => ask_twice(what),
+    }
+}
+
+/// What each try of a new key's password costs. Tests start thousands of commands: in a build with
+/// debug assertions, a variable asks for as little as possible.
+pub fn cost() -> KdfCost {
+    if cfg!(debug_assertions) && std::env::var_os("TABANE_WEAK_KEYS").is_some() {
+        KdfCost::WEAKEST
+    } else {
+        KdfCost::default()
     }
 }
 

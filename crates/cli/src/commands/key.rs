@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use tabane_store::key::{self, KdfCost, KeyKind};
+use tabane_store::key::{self, KeyKind};
 use tabane_store::{Error, Id, ImportedKey, Repository};
 
 use crate::advice;
@@ -147,7 +147,7 @@ impl Key {
             Action::Passwd(new) => {
                 let old = repository.key();
                 let password = password::of_new_key(new.new_password_file.as_deref())?;
-                let id = repository.change_password(&password, KdfCost::default())?;
+                let id = repository.change_password(&password, password::cost())?;
                 let value = json!({
                     "message_type": "password_changed",
                     "id": id.to_string(),
@@ -313,7 +313,7 @@ fn read(file: Option<&Path>) -> Result<String> {
 
 fn add(repository: &Repository, new: &NewPassword) -> Result<Id> {
     let password = password::of_new_key(new.new_password_file.as_deref())?;
-    Ok(repository.add_key(&password, KdfCost::default())?)
+    Ok(repository.add_key(&password, password::cost())?)
 }
 
 fn add_write_only(repository: &Repository, new: &NewPassword) -> Result<Id> {
@@ -321,7 +321,7 @@ fn add_write_only(repository: &Repository, new: &NewPassword) -> Result<Id> {
         return Err(Error::WriteOnly("adding a write-only key".to_owned()).into());
     }
     let password = password::of_new_key(new.new_password_file.as_deref())?;
-    Ok(repository.add_write_only_key(&password, KdfCost::default())?)
+    Ok(repository.add_write_only_key(&password, password::cost())?)
 }
 
 fn say(global: &Global, value: Value, text: impl FnOnce() -> String) -> Result<()> {

@@ -137,6 +137,7 @@ fn without_settings(program: &str) -> Command {
             command.env_remove(name);
         }
     }
+    command.env("TABANE_WEAK_KEYS", "1");
     // Keeps the user's own cache out of the tests.
     command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
     command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));

@@ -462,3 +462,29 @@ fn a_damaged_key_does_not_hide_the_others() {
     assert!(listed.stdout.contains('*'), "{}", listed.stdout);
     assert!(!listed.stdout.contains(&id[..8]), "{}", listed.stdout);
 }
+
+/// Only tests make keys whose passwords are cheap to try.
+#[test]
+fn passwords_of_new_keys_cost_what_rfc_9106_recommends() {
+    let bed = Bed::new();
+    let new = bed.path("new").display().to_string();
+    let commands: [&[&str]; 4] = [
+        &["init"],
+        &["key", "add", "--new-password-file", &new],
+        &["key", "add", "--write-only", "--new-password-file", &new],
+        &["key", "passwd", "--new-password-file", &new],
+    ];
+    for (number, command) in commands.into_iter().enumerate() {
+        fs::write(bed.path("new"), format!("password {number}")).expect("a file");
+        run(bed.command(command).env_remove("TABANE_WEAK_KEYS")).succeeds();
+    }
+    let keys = fs::read_dir(bed.repository().join("keys")).expect("keys");
+    let costs = keys.map(|entry| {
+        let file = fs::read(entry.expect("an entry").path()).expect("a key");
+        let key: serde_json::Value = serde_json::from_slice(&file).expect("JSON");
+        let of = |name: &str| key["cost"][name].as_u64();
+        (of("memory_kib"), of("passes"))
+    });
+    let costs: Vec<_> = costs.collect();
+    assert_eq!(costs, vec![(Some(64 << 10), Some(3)); 3]);
+}
