@@ -40,7 +40,7 @@
 #                   as far as MODELS says
 #   make simulate   lets many clients use one repository on storage that fails, in as many ways as SEEDS says, in memory
 #                   and over a set of targets; prints the smallest run that fails
-#   make miri       the portable kernels and the rings under Miri (nightly Rust with miri)
+#   make miri       AES-GCM by the portable kernels under Miri (nightly Rust with miri)
 #   make coverage   prints which share of the lines and branches of repository, stripes and code the tests reach; COVERAGE
 #                   names the crates; needs nightly Rust with llvm-tools, and cargo-llvm-cov
 #   make fuzz-coverage  prints which share of the lines of each parser its kept inputs reach; needs the same
@@ -363,7 +363,6 @@ figures:
 
 miri:
 	MIRIFLAGS=-Zmiri-disable-isolation TABANE_SIMD=portable $(CARGO) +nightly miri test -p tabane-lanes --test gcm the_counter_wraps
-	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -p tabane-fabric --lib
 
 # Branches need nightly Rust. What the tests of nodes, of the command and simulated runs reach counts, too.
 # COVERAGEFLAGS=--missing lists what no test reaches.

@@ -1,5 +1,7 @@
 //! Takes a model through its states and prints how many there are. Ends with 1 if it is refuted.
 
+#![forbid(unsafe_code)]
+
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::process::ExitCode;

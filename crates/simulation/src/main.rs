@@ -1,5 +1,7 @@
 //! Simulates runs by seeds, and prints the first that fails, made smaller.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
