@@ -184,7 +184,7 @@ test-libfabric:
 	else printf '\n%s\n\n' "NOT RUN: endpoints over libfabric: $(LIBFABRIC) is missing (Debian package libfabric-dev)"; fi
 
 # What computes by the kernels, once for each instruction set that the processor has.
-SIMD_TESTS = (tabane_engine|tabane_format|tabane_parity|every_backend|streaming|vmac)-
+SIMD_TESTS = (tabane_lanes|tabane_engine|tabane_format|tabane_parity|every_backend|streaming|vmac)-
 test-simd: test-programs
 	@tabane=$$($(TARGET))/debug/tabane; \
 	tests=$$($(CARGO_TEST) --all-targets --no-run 2>&1 | \
@@ -210,8 +210,8 @@ ARM_RUNNER = qemu-aarch64-static -L $(ARM_ROOT)
 ARM_CARGO = env CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
 	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER='$(ARM_RUNNER)' TABANE_TEST_RUNNER='$(ARM_RUNNER)' $(CARGO)
 ARM_FLAGS = $(CARGOFLAGS) --target $(ARM)
-ARM_TESTS = $(ARM_CARGO) test $(ARM_FLAGS) -p tabane-lanes --no-fail-fast --test every_backend --test streaming \
-	--test choices --test aes --test gcm --test gear --test xor --test instructions -- --show-output
+ARM_TESTS = $(ARM_CARGO) test $(ARM_FLAGS) -p tabane-lanes --no-fail-fast --lib --test every_backend \
+	--test streaming --test choices --test aes --test gcm --test gear --test xor --test instructions -- --show-output
 # The part of test-arm for each change, most of which is the compiler's.
 test-arm-short:
 	@if $(MAKE) arm-tools; then \
@@ -309,7 +309,7 @@ lint:
 # Sanitizers are unstable in rustc: the variable lets the stable one have them.
 # Leaks are not looked for: processes that tests end leave memory behind. The fabric's count of copies would see others.
 sanitize:
-	for crate in '-p tabane-lanes --tests' '-p tabane-offload -p tabane-gpu --lib --tests' \
+	for crate in '-p tabane-lanes --lib --tests' '-p tabane-offload -p tabane-gpu --lib --tests' \
 		'-p tabane-fabric --lib --test endpoints --test tcp'; do \
 		RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address $$RUSTFLAGS" ASAN_OPTIONS=detect_leaks=0 \
 			$(CARGO) test $(CARGOFLAGS) $$crate --target x86_64-unknown-linux-gnu \
