@@ -74,8 +74,6 @@ pub use backend::{Backend, BackendError};
 pub use digest::Digest;
 pub use hasher::{Hasher, finish_many, update_many};
 pub use hmac::{HmacKey, hmac_many, hmac_outer_many};
-#[doc(hidden)]
-pub use plan::choices;
 pub use table::UnknownAlgorithm;
 pub use xor::{Sum, xor_into, xor_into_on, xor_of, xor_of_both, xor_of_both_on, xor_of_on};
 

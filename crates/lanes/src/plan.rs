@@ -262,26 +262,58 @@ impl Plan {
     }
 }
 
-/// For each processor that the costs tell apart, which kernels they choose for 1 message, 2 and so
-/// on, if it has all instructions: by backend and lanes. For tests.
-#[doc(hidden)]
-pub fn choices(algorithm: Algorithm) -> Vec<Vec<(Backend, usize)>> {
-    let of_column = |column| {
-        let kernels = Backend::ALL.iter().copied();
-        let kernels = kernels.flat_map(algorithm.entry().lane_kernels).collect();
-        let plan = Plan::new(algorithm, kernels, |kernel| cost(algorithm, kernel, column));
-        let chosen = (1..=COUNTED_MESSAGES).map(|messages| plan.kernel(messages));
-        chosen
-            .map(|kernel| (kernel.backend, kernel.lanes))
-            .collect()
-    };
-    (0..COLUMNS).map(of_column).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::vector::{LANES_MAX, LaneSet};
+
+    /// Which kernels the costs choose, for each processor: few messages go to SHA-NI, many to the
+    /// widest.
+    #[test]
+    fn choices() {
+        let kernels = |algorithm: Algorithm| -> Vec<LaneKernel> {
+            Backend::ALL
+                .iter()
+                .copied()
+                .flat_map(algorithm.entry().lane_kernels)
+                .collect()
+        };
+        for &algorithm in Algorithm::ALL {
+            for column in 0..COLUMNS {
+                let plan = Plan::new(algorithm, kernels(algorithm), |kernel| {
+                    cost(algorithm, kernel, column)
+                });
+                let chosen: Vec<_> = (1..=COUNTED_MESSAGES)
+                    .map(|n| (plan.kernel(n).backend, plan.kernel(n).lanes))
+                    .collect();
+                println!("{algorithm} {column}: {chosen:?}");
+                if cfg!(target_arch = "x86_64") {
+                    if Backend::ShaNi.supports(algorithm) {
+                        assert_eq!(chosen[0], (Backend::ShaNi, 1));
+                    }
+                    // On Zen 4 four messages of SHA-256 with SHA-NI are as fast as vectors of them.
+                    assert!(chosen[COUNTED_MESSAGES - 1].1 >= 4);
+                    // What is left is never fewer than the lanes by so much that one at a time were
+                    // better.
+                    for (n, &(backend, lanes)) in chosen.iter().enumerate() {
+                        let sparse = n < lanes / 8 && Backend::ShaNi.supports(algorithm);
+                        assert!(!sparse, "{backend}: {lanes} lanes for {}", n + 1);
+                    }
+                }
+                if cfg!(target_arch = "aarch64") {
+                    let instructions = [Backend::ArmCe, Backend::ArmSha512]
+                        .into_iter()
+                        .find(|backend| backend.supports(algorithm));
+                    if let Some(instructions) = instructions {
+                        assert!(chosen.iter().all(|&(backend, _)| backend == instructions));
+                    } else {
+                        assert_eq!(chosen[0], (Backend::Portable, 1));
+                        assert_eq!(chosen[15], (Backend::Neon, 16));
+                    }
+                }
+            }
+        }
+    }
 
     /// Prints [`COSTS`] for this processor:
     /// `cargo test --release -p tabane-lanes --lib -- --ignored --nocapture measure_costs`.

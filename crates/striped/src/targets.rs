@@ -22,7 +22,7 @@ const RETRY_PAUSE_MIN: Duration = Duration::from_millis(500);
 /// asked more than once.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// Interval at which it is looked whether nodes are due to be asked again, or back.
+/// Pause between two looks whether a node is due to be asked again, or is back.
 const RETRY_TICK: Duration = Duration::from_millis(250);
 
 /// A node that has been in use for this long begins with the shortest pause again.
