@@ -125,6 +125,11 @@ impl Manifest {
             file.sync_all()?;
         }
         fs::rename(new, &self.path)?;
+        if sync {
+            let folder = self.path.parent().expect("a file is in a folder");
+            let is_here = folder.as_os_str().is_empty();
+            File::open(if is_here { Path::new(".") } else { folder })?.sync_all()?;
+        }
         fs::remove_file(with_suffix(&self.path, PARTIAL_SUFFIX))
     }
 

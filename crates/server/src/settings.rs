@@ -15,7 +15,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::ServerName;
 use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
 use tabane_http::tls::{TlsError, read_certificates, read_key};
-use tabane_storage::{Result, StorageError, StorageErrorKind, protocol};
+use tabane_storage::{Result, StorageError, StorageErrorKind, protocol, sync_name};
 
 use crate::clients::{self, Client, Clients};
 
@@ -235,7 +235,8 @@ fn write_new(path: &Path, text: &str, mode: u32) -> Result<()> {
             .mode(mode)
             .open(path)?;
         file.write_all(text.as_bytes())?;
-        file.sync_all()
+        file.sync_all()?;
+        sync_name(path)
     };
     write().map_err(|error| {
         let hint = match error.kind() {

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, Write};
+use std::iter;
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -79,6 +80,23 @@ impl LocalStorage {
             .and_then(|file| file.metadata()?.modified());
         fs::remove_file(&probe)?;
         modified
+    }
+
+    /// Makes durable what others have put and may not have synced yet, if they died: whoever has
+    /// seen it relies on it. A pack is relied on when an index object names it.
+    fn settle(&self, kind: ObjectKind) -> io::Result<()> {
+        match sync_directory(&self.root.join(kind.name())) {
+            // What nobody can write to, or a file system that does not know how: it is read only.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::InvalidInput
+                ) =>
+            {
+                Ok(())
+            }
+            result => result,
+        }
     }
 
     /// Begins to write an object, under a temporary name.
@@ -214,6 +232,7 @@ impl Storage for LocalStorage {
     }
 
     fn create(&self) -> Result<()> {
+        let made = with_missing_above(&self.root);
         create_directory(&self.root).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => StorageError::new(
                 StorageErrorKind::AlreadyExists,
@@ -239,12 +258,7 @@ impl Storage for LocalStorage {
             }
         }
         self.make_folders()?;
-        match self.root.parent() {
-            Some(parent) if parent.as_os_str().is_empty() => sync_directory(Path::new("."))?,
-            Some(parent) => sync_directory(parent)?,
-            None => {}
-        }
-        Ok(())
+        Ok(made.into_iter().try_for_each(sync_name)?)
     }
 
     fn make_folders(&self) -> Result<()> {
@@ -305,7 +319,10 @@ impl Storage for LocalStorage {
             _ => match list_folder(&self.root.join(kind.name()), &mut found) {
                 // The folder is made with the first object of this kind.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && kind.is_transient() => {}
-                result => result?,
+                result => {
+                    result?;
+                    self.settle(kind)?;
+                }
             },
         }
         Ok(found)
@@ -383,7 +400,7 @@ fn listed(id: Id, metadata: &fs::Metadata) -> io::Result<Listed> {
     })
 }
 
-/// Writes a file whole or not at all, with this mode less the umask; `replace` allows an existing
+/// Writes a file whole or not at all, durably, with this mode less the umask; `replace` allows an existing
 /// one.
 ///
 /// # Errors
@@ -406,7 +423,8 @@ pub fn write_whole(path: &Path, bytes: &[u8], mode: u32, replace: bool) -> Resul
         rename_without_replacing(&temporary, path)
             .inspect_err(|_| drop(fs::remove_file(&temporary)))
     };
-    Ok(renamed?)
+    renamed?;
+    Ok(sync_name(path)?)
 }
 
 /// Renames, unless the new name is taken.
@@ -418,6 +436,24 @@ fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
             fs::remove_file(from)
         }
         result => Ok(result?),
+    }
+}
+
+/// `path`, and the directories above it that are missing.
+fn with_missing_above(path: &Path) -> Vec<&Path> {
+    let is_missing = |above: &&Path| !above.as_os_str().is_empty() && !above.exists();
+    let above = path.ancestors().skip(1).take_while(is_missing);
+    iter::once(path).chain(above).collect()
+}
+
+/// Makes it durable that a file or directory has the name `path`, whose contents were synced.
+///
+/// # Errors
+/// When the directory that it is in cannot be opened or synced.
+pub fn sync_name(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => sync_directory(folder),
+        _ => sync_directory(Path::new(".")),
     }
 }
 

@@ -6,6 +6,18 @@ use std::process::Command;
 
 use crate::{is_root, not_checked};
 
+/// Whether the system lets us mount a file system that a program serves; if not, what is not checked
+/// is said loudly. Only root is sure to be able to.
+pub fn can_mount(what: &str) -> bool {
+    let why = match (is_root(), Path::new("/dev/fuse").exists()) {
+        (true, true) => return true,
+        (false, _) => "this needs root",
+        (true, false) => "there is no /dev/fuse",
+    };
+    not_checked(what, why);
+    false
+}
+
 /// A mounted file system, until it is dropped.
 pub struct Mount(PathBuf);
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use tabane_storage::ObjectKind;
+use tabane_storage::{ObjectKind, sync_name};
 use tabane_store::repair::{RepairOptions, Repaired};
 use tabane_store::{Error, Id, Repository};
 
@@ -218,7 +218,9 @@ fn packs(
     let progress = Progress::start(global);
     let keep = |id: Id, bytes: &[u8]| -> tabane_store::Result<()> {
         if !given {
-            fs::create_dir_all(&copies).map_err(Error::path("keep a copy in", &copies))?;
+            fs::create_dir_all(&copies)
+                .and_then(|()| sync_name(&copies))
+                .map_err(Error::path("keep a copy in", &copies))?;
         }
         let path = copies.join(format!("damaged-pack-{id}"));
         let mut options = OpenOptions::new();
@@ -229,6 +231,8 @@ fn packs(
                 file.write_all(bytes)?;
                 file.sync_all()
             })
+            // The damaged pack is deleted next.
+            .and_then(|()| sync_name(&path))
             .map_err(Error::path("keep a copy in", &path))
     };
     let repository = repository.with_progress(Reporter::new(&progress));

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use tabane_testing::mount::can_mount;
+
 use crate::bed::{Bed, restored, run, varied};
 
 /// A running `tabane mount`, which is unmounted and ended in any case.
@@ -20,7 +22,7 @@ impl Mounted {
     /// Mounts on the new directory `mount` of the bed; nothing, said loudly, where the system does
     /// not let us.
     fn start(bed: &Bed, arguments: &[&str]) -> Option<Self> {
-        if !can_mount() {
+        if !can_mount("tabane mount") {
             return None;
         }
         let at = bed.path("mount");
@@ -74,20 +76,6 @@ impl Drop for Mounted {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Only root is sure to be able to.
-fn can_mount() -> bool {
-    let why = match (
-        rustix::process::geteuid().is_root(),
-        Path::new("/dev/fuse").exists(),
-    ) {
-        (true, true) => return true,
-        (false, _) => "this test runs as root only",
-        (true, false) => "there is no /dev/fuse",
-    };
-    eprintln!("\n*** NOT CHECKED: tabane mount: {why}\n");
-    false
 }
 
 fn names(directory: &Path) -> Vec<String> {

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
-use tabane_storage::random;
+use tabane_storage::{random, sync_name};
 
 /// Prefix of the names of files that are being written.
 pub const TEMPORARY: &str = "tmp-";
@@ -48,7 +48,11 @@ pub fn write(path: &Path, bytes: &[u8], is_durable: bool) -> io::Result<()> {
         if is_durable {
             file.sync_all()?;
         }
-        fs::rename(&temporary, path)
+        fs::rename(&temporary, path)?;
+        if is_durable {
+            sync_name(path)?;
+        }
+        Ok(())
     };
     write().inspect_err(|_| drop(fs::remove_file(&temporary)))
 }

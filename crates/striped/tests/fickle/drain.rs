@@ -164,6 +164,21 @@ fn who_opened_the_set_before_a_group_was_retired_is_told_so() {
     assert!(before.check_current().is_err());
 }
 
+/// Of the targets that may have a copy two have to be left, since one may be replaced just now.
+#[test]
+fn who_misses_one_target_of_a_group_where_another_was_replaced_is_told_so() {
+    let mut bed = Bed::unformed(4, "target-");
+    let new = bed.places.split_off(3);
+    StripedStorage::form(bed.places.clone(), false).unwrap();
+    let before = bed.open();
+    bed.open().replace("target-0", &new[0]).unwrap();
+    before.check_current().unwrap();
+    bed.fail(&[1], Some(StorageErrorKind::Unreachable));
+    let name = Name::new(ObjectKind::Snapshot, object_id(&[b"small"]));
+    let error = before.put(name, &[b"small"]).unwrap_err();
+    assert_eq!(error.to_string(), HAS_CHANGED);
+}
+
 /// A heal takes back descriptions that are outdated, and none that it does not know.
 #[test]
 fn a_heal_that_opened_the_set_before_it_was_changed_changes_nothing() {

@@ -1,0 +1,235 @@
+//! Power is cut while commands write: what they had told is there, and the rest does no harm.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tabane_testing::mount::can_mount;
+use tabane_testing::random::Random;
+
+use crate::bed::{Bed, Ran, restored, run};
+use crate::losing_disk::{Kept, LosingDisk};
+
+/// How many cuts each test tries; another number with TABANE_TEST_CUTS.
+const CUTS: u64 = 40;
+
+/// The first seed of the cuts; another one with TABANE_TEST_FIRST.
+const FIRST: u64 = 0;
+
+/// A machine with one disk: repositories, cache and what the client remembers are on it.
+struct Machine {
+    bed: Bed,
+    repository: String,
+}
+
+impl Machine {
+    fn disk(&self) -> PathBuf {
+        self.bed.path("disk")
+    }
+
+    fn tabane<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Ran {
+        let mut command = self.bed.command(args);
+        command
+            .env("TABANE_REPOSITORY", &self.repository)
+            .env("TABANE_CACHE_DIR", self.disk().join("cache"))
+            .env("TABANE_STATE_DIR", self.disk().join("state"));
+        run(&mut command)
+    }
+
+    fn backup(&self, version: usize) -> Ran {
+        let source = self.bed.source().display().to_string();
+        self.tabane(["backup", &source, "--tag", &format!("v{version}")])
+    }
+
+    /// The version comes back.
+    #[track_caller]
+    fn restores(&self, version: usize) {
+        let target = self.bed.path("restored");
+        let text = target.display().to_string();
+        let tag = format!("v{version}");
+        self.tabane(["restore", "latest", "--tag", &tag, "--target", &text])
+            .succeeds();
+        let found = fs::read(restored(&target, &changing(&self.bed))).expect("it was restored");
+        assert!(found == content(version), "another version came back");
+        fs::remove_dir_all(&target).expect("it was restored");
+    }
+}
+
+/// A file that each version has other bytes in.
+fn changing(bed: &Bed) -> PathBuf {
+    bed.source().join("docs/changing.bin")
+}
+
+fn content(version: usize) -> Vec<u8> {
+    Random::new(version as u64).noise(200_000 + version)
+}
+
+/// What was done, and how many changes the disk had seen when it was told.
+#[derive(Debug)]
+struct History {
+    initialized: usize,
+    backed_up: Vec<usize>,
+    key_added: usize,
+    forgets: usize,
+    forgotten: usize,
+}
+
+const VERSIONS: usize = 3;
+
+const SECOND_PASSWORD: &str = "another password";
+
+/// All that a repository goes through: the last version alone is left in the end.
+fn live(machine: &Machine, disk: &LosingDisk, init: &[String]) -> History {
+    let told = |ran: Ran| {
+        ran.succeeds();
+        disk.changes()
+    };
+    let initialized = told(machine.tabane(init));
+    let mut backed_up = Vec::new();
+    for version in 0..VERSIONS {
+        fs::write(changing(&machine.bed), content(version)).expect("a file");
+        backed_up.push(told(machine.backup(version)));
+    }
+    let password = machine.bed.path("second");
+    fs::write(&password, SECOND_PASSWORD).expect("a file");
+    let password = password.display().to_string();
+    let key_added = told(machine.tabane(["key", "add", "--new-password-file", &password]));
+    let forgets = disk.changes();
+    let forgotten = told(machine.tabane(["forget", "--keep-last", "1", "--prune"]));
+    History {
+        initialized,
+        backed_up,
+        key_added,
+        forgets,
+        forgotten,
+    }
+}
+
+/// Looks at the disk as it may be after a cut.
+fn holds(machine: &Machine, history: &History, cut: usize, init: &[String], goes_on: bool) {
+    if cut < history.initialized {
+        // It may have become whole without anybody being told.
+        let again = machine.tabane(init);
+        assert!(matches!(again.code, Some(0 | 1)), "{}", again.stderr);
+        if again.code == Some(1) {
+            assert!(again.stderr.contains("already"), "{}", again.stderr);
+        }
+    }
+    machine.tabane(["check", "--read-data"]).succeeds();
+    for (version, told) in history.backed_up.iter().enumerate() {
+        let is_kept = cut < history.forgets || version + 1 == VERSIONS;
+        if *told <= cut && is_kept {
+            machine.restores(version);
+        }
+    }
+    if history.key_added <= cut {
+        let password = machine.bed.path("second").display().to_string();
+        machine
+            .tabane(["snapshots", "--password-file", &password])
+            .succeeds();
+    }
+    if history.forgotten <= cut {
+        let list = machine.tabane(["snapshots", "--json"]).succeeds();
+        assert_eq!(list.last_json().as_array().map(Vec::len), Some(1));
+    }
+    if goes_on {
+        let version = VERSIONS;
+        fs::write(changing(&machine.bed), content(version)).expect("a file");
+        machine.backup(version).succeeds();
+        machine.tabane(["prune", "--max-unused", "0"]).succeeds();
+        machine.tabane(["check", "--read-data"]).succeeds();
+        machine.restores(version);
+    }
+}
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
+}
+
+/// Goes through the life of a repository and cuts power at moments that chance chooses, and at the
+/// moments when success was just told. `place` and `init` are given the path of the disk.
+fn survives_cuts(place: impl Fn(&str) -> String, init: impl Fn(&str) -> Vec<String>) {
+    if !can_mount("power cuts") {
+        return;
+    }
+    let bed = Bed::new();
+    let path = bed.path("disk");
+    fs::create_dir(&path).expect("a folder");
+    let text = path.display().to_string();
+    let (repository, init) = (place(&text), init(&text));
+    let machine = Machine { bed, repository };
+    let disk = LosingDisk::mount(&path);
+    let history = live(&machine, &disk, &init);
+    let changes = disk.changes();
+    let recording = disk.unmount();
+    fs::remove_dir(&path).expect("it is empty");
+
+    let told = [history.initialized, history.key_added, history.forgotten];
+    let told = told.iter().chain(&history.backed_up);
+    let mut cuts: Vec<_> = told.map(|cut| (*cut, Kept::Nothing)).collect();
+    let first = number("TABANE_TEST_FIRST", FIRST);
+    for seed in first..first + number("TABANE_TEST_CUTS", CUTS) {
+        let mut random = Random::new(seed);
+        let cut = random.below(changes as u64 + 1) as usize;
+        let kept = if random.one_in(3) {
+            Kept::Nothing
+        } else {
+            Kept::Some(seed)
+        };
+        cuts.push((cut, kept));
+    }
+    for (number, (cut, kept)) in cuts.into_iter().enumerate() {
+        // Seen when it fails.
+        println!("after {cut} of {changes} changes, {kept:?} of what was not synced: {history:?}");
+        recording.after_cut(cut, kept, &path);
+        holds(&machine, &history, cut, &init, number % 4 == 0);
+        fs::remove_dir_all(&path).expect("it is there");
+    }
+}
+
+#[test]
+fn nothing_that_was_told_is_lost_with_power() {
+    survives_cuts(
+        |disk| format!("{disk}/new/folders/repository"),
+        |_| vec!["init".to_owned()],
+    );
+}
+
+/// Others rely on what a client has put that was killed before it had synced it.
+#[test]
+fn what_a_killed_client_has_put_lasts_once_others_rely_on_it() {
+    if !can_mount("power cuts") {
+        return;
+    }
+    let bed = Bed::new();
+    let path = bed.path("disk");
+    fs::create_dir(&path).expect("a folder");
+    let disk = LosingDisk::mount(&path);
+    let repository = path.join("repository").display().to_string();
+    let machine = Machine { bed, repository };
+    machine.tabane(["init"]).succeeds();
+    fs::write(changing(&machine.bed), content(0)).expect("a file");
+    disk.kill_at_sync(Path::new("repository/index"));
+    assert_eq!(machine.backup(0).code, None, "it was killed");
+    machine.backup(0).succeeds();
+    let changes = disk.changes();
+    let recording = disk.unmount();
+    fs::remove_dir(&path).expect("it is empty");
+    recording.after_cut(changes, Kept::Nothing, &path);
+    machine.restores(0);
+    machine.tabane(["check", "--read-data"]).succeeds();
+}
+
+/// Five folders of one disk: power cuts all at once.
+#[test]
+fn nothing_that_was_told_is_lost_with_power_of_several_targets() {
+    survives_cuts(
+        |disk| format!("striped:{disk}/set.toml"),
+        |disk| {
+            let targets = (0..5).flat_map(|number| {
+                ["--target".to_owned(), format!("{disk}/targets/{number}")]
+            });
+            ["init".to_owned()].into_iter().chain(targets).collect()
+        },
+    );
+}
