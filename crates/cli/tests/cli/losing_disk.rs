@@ -489,7 +489,14 @@ impl Filesystem for Served {
         self.sync(request, node, reply);
     }
 
-    fn fsyncdir(&self, request: &Request, node: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+    fn fsyncdir(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        _: FileHandle,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
         self.sync(request, node, reply);
     }
 
