@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,6 +11,7 @@ use rustix::fs::{FlockOperation, StatVfsMountFlags, flock};
 use serde::{Deserialize, Serialize};
 use tabane_storage::{
     Id, LocalStorage, Name, ObjectKind, Result, Storage, StorageError, StorageErrorKind,
+    make_directory,
 };
 use tabane_striped::cluster::file::NodeFile;
 use tabane_striped::cluster::wire::RESERVE_BYTES;
@@ -58,11 +59,7 @@ impl Home {
             cluster: node.cluster,
             node: node.name.clone(),
         };
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(root)
-            .map_err(|error| refuse(error.to_string()))?;
+        make_directory(root).map_err(|error| refuse(error.to_string()))?;
         let path = root.join(STAMP);
         let mut is_empty = true;
         for entry in fs::read_dir(root)? {
@@ -104,10 +101,7 @@ impl Home {
             }
         }
         let shards = root.join(SHARDS);
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&shards)?;
+        make_directory(&shards)?;
         let storage = LocalStorage::new(shards);
         let quota = quota_bytes.map(|bytes| {
             let used = AtomicU64::new(used_bytes(&storage));

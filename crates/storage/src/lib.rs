@@ -30,7 +30,7 @@ pub use files::Files;
 pub use hash::{object_id, random};
 pub use id::{ID_LEN, Id};
 pub use limit::Limiter;
-pub use local::{Draft, LocalStorage, sync_name, write_whole};
+pub use local::{Draft, LocalStorage, make_directory, sync_name, write_whole};
 pub use location::Location;
 pub use name::{Name, ObjectKind};
 pub use object::{ObjectStorage, RemoteLocation, Service};

@@ -2,7 +2,6 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, Write};
-use std::iter;
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -232,8 +231,7 @@ impl Storage for LocalStorage {
     }
 
     fn create(&self) -> Result<()> {
-        let made = with_missing_above(&self.root);
-        create_directory(&self.root).map_err(|error| match error.kind() {
+        make_directory(&self.root).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => StorageError::new(
                 StorageErrorKind::AlreadyExists,
                 "there is something that is no directory",
@@ -257,8 +255,7 @@ impl Storage for LocalStorage {
                 return Err(StorageErrorKind::NotEmpty.into());
             }
         }
-        self.make_folders()?;
-        Ok(made.into_iter().try_for_each(sync_name)?)
+        self.make_folders()
     }
 
     fn make_folders(&self) -> Result<()> {
@@ -439,11 +436,20 @@ fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// `path`, and the directories above it that are missing.
-fn with_missing_above(path: &Path) -> Vec<&Path> {
-    let is_missing = |above: &&Path| !above.as_os_str().is_empty() && !above.exists();
-    let above = path.ancestors().skip(1).take_while(is_missing);
-    iter::once(path).chain(above).collect()
+/// Makes a directory and those above it that are missing, for the owner alone. Their names are
+/// durable.
+///
+/// # Errors
+/// When it cannot be made, or a directory cannot be synced in which one was made.
+pub fn make_directory(path: &Path) -> io::Result<()> {
+    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
+    create_directory(path)?;
+    if missing.is_empty() {
+        // Whoever made it may have been killed before this, or does not let us.
+        let _ = sync_name(path);
+    }
+    missing.into_iter().try_for_each(sync_name)
 }
 
 /// Makes it durable that a file or directory has the name `path`, whose contents were synced.

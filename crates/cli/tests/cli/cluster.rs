@@ -19,7 +19,12 @@ pub struct Daemon {
 
 impl Daemon {
     pub fn start(bed: &Bed, name: &str) -> Self {
-        let mut child = command_of_daemon(bed, name, name)
+        Self::start_on(bed, name, &bed.path(&format!("dir-{name}")))
+    }
+
+    /// The same, with its data in this folder.
+    pub fn start_on(bed: &Bed, name: &str, dir: &Path) -> Self {
+        let mut child = command_of_daemon(bed, name, dir)
             .spawn()
             .expect("it starts");
         let stdout = child.stdout.take().expect("it is piped");
@@ -60,7 +65,7 @@ impl Drop for Daemon {
     }
 }
 
-fn command_of_daemon(bed: &Bed, name: &str, dir: &str) -> Command {
+fn command_of_daemon(bed: &Bed, name: &str, dir: &Path) -> Command {
     let node = bed.path(&format!("cluster-{name}.json"));
     let mut command = bare_command([OsStr::new("node"), "serve".as_ref(), "--json".as_ref()]);
     command
@@ -73,7 +78,7 @@ fn command_of_daemon(bed: &Bed, name: &str, dir: &str) -> Command {
         ])
         .arg(node)
         .arg("--dir")
-        .arg(bed.path(&format!("dir-{dir}")))
+        .arg(dir)
         .stdout(Stdio::piped());
     command
 }
@@ -195,7 +200,8 @@ fn a_repository_over_nodes_of_which_one_dies_and_one_is_replaced() {
 
     // A second daemon on a directory, and a node with another's data.
     let refused = |name: &str, dir: &str| {
-        let ran = run(&mut command_of_daemon(&bed, name, dir));
+        let dir = bed.path(&format!("dir-{dir}"));
+        let ran = run(&mut command_of_daemon(&bed, name, &dir));
         assert_eq!(ran.code, Some(1), "{}", ran.stderr);
         ran.stderr
     };

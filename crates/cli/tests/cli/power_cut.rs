@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use tabane_testing::mount::can_mount;
 use tabane_testing::random::Random;
 
-use crate::bed::{Bed, Ran, restored, run};
+use crate::bed::{Bed, Ran, bare_command, restored, run};
+use crate::cluster::Daemon;
 use crate::losing_disk::{Kept, LosingDisk};
 
 /// How many cuts each test tries; another number with TABANE_TEST_CUTS.
@@ -176,8 +177,13 @@ fn number(name: &str, otherwise: u64) -> u64 {
 }
 
 /// Goes through the life of a repository and cuts power at moments that chance chooses, and at the
-/// moments when success was just told. `place` and `init` are given the path of the disk.
-fn survives_cuts(place: impl Fn(&str) -> String, init: impl Fn(&str) -> Vec<String>) {
+/// moments when success was just told. `place` and `init` are given the path of the disk, `nodes`
+/// starts those that have their data there.
+fn survives_cuts(
+    place: impl Fn(&str) -> String,
+    init: impl Fn(&str) -> Vec<String>,
+    nodes: impl Fn(&Bed) -> Vec<Daemon>,
+) {
     if !can_mount("power cuts") {
         return;
     }
@@ -188,7 +194,9 @@ fn survives_cuts(place: impl Fn(&str) -> String, init: impl Fn(&str) -> Vec<Stri
     let (repository, init) = (place(&text), init(&text));
     let machine = Machine { bed, repository };
     let disk = LosingDisk::mount(&path);
+    let running = nodes(&machine.bed);
     let history = live(&machine, &disk, &init);
+    drop(running);
     let changes = disk.changes();
     let recording = disk.unmount();
     fs::remove_dir(&path).expect("it is empty");
@@ -216,7 +224,9 @@ fn survives_cuts(place: impl Fn(&str) -> String, init: impl Fn(&str) -> Vec<Stri
         // Seen when it fails.
         println!("after {cut} of {changes} changes, {kept:?} of what was not synced: {history:?}");
         recording.after_cut(cut, kept, &path);
+        let running = nodes(&machine.bed);
         holds(&machine, &history, cut, &init, number % 4 == 0);
+        drop(running);
         fs::remove_dir_all(&path).expect("it is there");
     }
 }
@@ -226,6 +236,7 @@ fn nothing_that_was_told_is_lost_with_power() {
     survives_cuts(
         |disk| format!("{disk}/new/folders/repository"),
         |_| vec!["init".to_owned()],
+        |_| Vec::new(),
     );
 }
 
@@ -263,6 +274,28 @@ fn nothing_that_was_told_is_lost_with_power_of_several_targets() {
             let targets = (0..5)
                 .flat_map(|number| ["--target".to_owned(), format!("{disk}/targets/{number}")]);
             ["init".to_owned()].into_iter().chain(targets).collect()
+        },
+        |_| Vec::new(),
+    );
+}
+
+/// Five nodes on one machine: all of them lose power at once.
+#[test]
+fn nothing_that_was_told_is_lost_with_power_of_a_cluster() {
+    const NODES: [&str; 5] = ["a", "b", "c", "d", "e"];
+    survives_cuts(
+        |disk| format!("cluster:{}", disk.replace("/disk", "/cluster.json")),
+        |_| vec!["init".to_owned()],
+        |bed| {
+            let file = bed.path("cluster.json").display().to_string();
+            if !bed.path("cluster.json").exists() {
+                let nodes = NODES.map(|name| format!("{name}=127.0.0.1:0"));
+                let nodes = nodes.iter().flat_map(|node| ["--node", node]);
+                let create = ["cluster", "create", &file].into_iter().chain(nodes);
+                run(&mut bare_command(create)).succeeds();
+            }
+            let node = |name| Daemon::start_on(bed, name, &bed.path("disk").join(name));
+            NODES.map(node).into()
         },
     );
 }
