@@ -66,7 +66,8 @@ pub fn of(error: &Error) -> Option<String> {
         }
         Error::CannotPrune(_) => "run `tabane check`, then `tabane repair`",
         Error::SnapshotLost(_) => {
-            "find out who can write to the repository; `tabane forget --lost` gives up what is lost"
+            "bring back what is missing, if a target is; find out who can write to the repository; \
+             `tabane forget --lost` gives up what is lost"
         }
         Error::Cache { .. } => "run the command again, or with `--no-cache`",
         Error::CacheDamaged => "`tabane cache` says where it is: remove it",
@@ -117,6 +118,10 @@ pub fn of_kind(kind: StorageErrorKind) -> Option<&'static str> {
         }
         StorageErrorKind::NoSuchTarget => "`tabane targets` lists them",
         StorageErrorKind::TargetNeeded => "run `tabane heal` first",
+        StorageErrorKind::Minority => {
+            "bring back what is missing; if it is lost for good, and no client reaches it any \
+             more, give `--others-are-lost` as well"
+        }
         StorageErrorKind::Cold => {
             "`tabane warm-up` asks for all that a restore needs, which the service brings back in \
              minutes to two days, and waits for it"
@@ -198,7 +203,7 @@ pub fn explain_event(event: &Event) -> String {
                 .to_owned(),
         ),
         EventKind::TargetReplaced { is_node: true } => {
-            Some("forget it with `tabane cluster remove`".to_owned())
+            Some("`tabane cluster remove` forgets it, if nobody uses it elsewhere".to_owned())
         }
         EventKind::TargetReplaced { is_node: false } => {
             Some("take it out of the set file".to_owned())

@@ -218,7 +218,7 @@ pub fn renew(path: &Path, name: &str, lifetime: Duration) -> Result<PathBuf> {
     }
 }
 
-/// Withdraws all certificates of a client or a node. The list is in the cluster file then, for
+/// Withdraws all certificates of a client. The list is in the cluster file then, for
 /// nodes to be told.
 ///
 /// # Errors

@@ -213,7 +213,7 @@ impl World {
                 return set.add_group(&places);
             }
             Change::Replace(old) if !is_member(old) && is_member(new.start) => {}
-            Change::Replace(old) => drop(set.replace(&url(old), &places[0])?),
+            Change::Replace(old) => drop(set.replace_lost(&url(old), &places[0])?),
         }
         let mut listed = lock(listed);
         if let Change::Replace(old) = change {

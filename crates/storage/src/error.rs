@@ -67,11 +67,13 @@ pub enum StorageErrorKind {
     /// The object is in an archive of the service, and can be read only some time after it was
     /// asked for.
     Cold,
+    /// So few targets of a set are there that others may change it without them.
+    Minority,
 }
 
 impl StorageErrorKind {
     /// All kinds.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::NotFound,
         Self::AlreadyExists,
         Self::PastEnd,
@@ -97,6 +99,7 @@ impl StorageErrorKind {
         Self::TargetNeeded,
         Self::Overtaken,
         Self::Cold,
+        Self::Minority,
     ];
 
     /// The sentence of an error without further details.
@@ -126,6 +129,7 @@ impl StorageErrorKind {
             Self::TargetNeeded => "data would be lost without this target",
             Self::Overtaken => "another client has changed the targets",
             Self::Cold => "it is in an archive, and has to be brought back first",
+            Self::Minority => "no more than half of the targets are there",
         }
     }
 }

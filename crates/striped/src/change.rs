@@ -94,8 +94,27 @@ impl StripedStorage {
     ///
     /// # Errors
     /// When no target or several have this name, data would be lost without it, or the place cannot
-    /// be used.
+    /// be used. [`StorageErrorKind::Minority`] if no more than half of the targets are there: on
+    /// the other side of a network that is cut, somebody may replace these by others, and what is
+    /// stored on one side then is lost to the other.
     pub fn replace(&self, old: &str, place: &Place) -> Result<String> {
+        let (there, all) = (self.targets.up().len(), self.description.targets.len());
+        if 2 * there <= all {
+            let text = format!(
+                "{there} of {all} targets are there, no more than half: others may be changing the \
+                 set without these"
+            );
+            return Err(StorageError::new(StorageErrorKind::Minority, text));
+        }
+        self.replace_lost(old, place)
+    }
+
+    /// As [`StripedStorage::replace`], also if most targets are lost: no client may reach them any
+    /// more.
+    ///
+    /// # Errors
+    /// As [`StripedStorage::replace`], but for [`StorageErrorKind::Minority`].
+    pub fn replace_lost(&self, old: &str, place: &Place) -> Result<String> {
         let all = self.targets.all();
         let is_old = |number: &usize| {
             let target = &all[*number];

@@ -125,8 +125,8 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> Result<Found> {
                                 is_node: is_node_url(url),
                             },
                             text: format!(
-                                "{url} was a target of this repository and was replaced by \
-                                 another: it is not used"
+                                "{url} is not used: it was a target of this repository and \
+                                 was replaced by another, or never came into use"
                             ),
                         });
                         continue;

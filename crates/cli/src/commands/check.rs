@@ -293,7 +293,8 @@ impl Check {
             let what = "somebody has brought back an older state of the repository, or removed \
                         snapshots from it without a key";
             warn(format!(
-                "{what}: find out who can write to it; `tabane forget --lost` gives up what is lost"
+                "{what}: bring back what is missing, if a target is; find out who can write to \
+                 it; `tabane forget --lost` gives up what is lost"
             ));
             metrics.explain(what);
         }

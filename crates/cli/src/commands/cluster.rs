@@ -75,8 +75,8 @@ b=10.0.1.2:7440@r1 --node c=10.0.2.1:7440@r2 --node d=10.0.2.2:7440@r2 --node e=
     #[command(after_help = "\
 Ends with 0 when all is well: every node answers, has all its parts and some room, and reaches all \
 others. Otherwise with 4 while any one node can still be lost, with 5 when one cannot, and with 1 \
-when the repository cannot be read: more than two nodes of a group are missing, or none says what \
-there is. \
+when the repository cannot be read, since more than two nodes of a group are missing, and with 10 \
+when no node that answers has a repository. \
 The last line says what could be lost now.
 
 Example:
@@ -116,6 +116,10 @@ Examples:
         /// Name of the new one, and where it is found
         #[arg(value_name = "NAME=HOST:PORT[@RACK]", value_parser = parse_node)]
         new: NodeAddress,
+        /// Also if no more than half of the nodes are there: the others are lost, and no client
+        /// reaches them any more
+        #[arg(long)]
+        others_are_lost: bool,
     },
     /// Forget a node that was added and is not used
     #[command(after_help = "\
@@ -164,10 +168,11 @@ Example:
         #[arg(value_parser = format::parse_duration)]
         valid: Duration,
     },
-    /// Withdraw all certificates of a client or a node
+    /// Withdraw all certificates of a client
     #[command(after_help = "\
 Nodes refuse it from then on, also in the middle of a command. Nodes that are away hear of it from \
-the next `tabane cluster heal`. It takes the file of the authority.
+the next `tabane cluster heal`. It takes the file of the authority. Instead of a node's \
+certificate, `tabane cluster replace` withdraws the node.
 
 Example:
   tabane cluster withdraw -r cluster:cluster.json laptop")]
@@ -266,7 +271,11 @@ impl Cluster {
                 "two nodes are no group: add one after the other, or three at once".to_owned(),
             )),
             Action::Add { nodes } => change(global, None, &nodes),
-            Action::Replace { old, new } => change(global, Some(&old), &[new]),
+            Action::Replace {
+                old,
+                new,
+                others_are_lost,
+            } => change(global, Some((&old, others_are_lost)), &[new]),
             Action::Remove { name } => remove(global, &name),
             Action::Bench { plans, seconds } => {
                 // Only for clusters.
@@ -413,18 +422,22 @@ fn show(global: &Global, file: &ClusterFile, nodes: &[Arc<NodeStorage>]) -> Resu
         Ok(None) => "no node has a repository yet: `tabane init` makes one".to_owned(),
         Err(why) => format!("{why}. What missing nodes keep is not lost: bring them back"),
     };
+    let withdrawn = authority::list_number(file);
     let is_full = |status: &Status| status.free_bytes < RESERVE_BYTES;
     let is_well = |answer: &tabane_storage::Result<Status>| {
         let is_damaged = |status: &Status| status.scrub.as_ref().is_some_and(|it| it.damaged > 0);
         let answer = answer.as_ref();
-        answer.is_ok_and(|status| !is_full(status) && !is_damaged(status))
+        answer.is_ok_and(|status| {
+            !is_full(status) && !is_damaged(status) && status.withdrawn >= withdrawn
+        })
     };
     let exit = match &survey {
         Err(_) => Exit::Failure,
+        Ok(None) => Exit::NoRepository,
         Ok(Some(survey)) if !survey.can_lose_any() => Exit::AtRisk,
-        Ok(survey) => {
-            let is_whole = survey.as_ref().is_none_or(Survey::is_whole);
-            if is_whole && cut.is_empty() && answers.iter().all(is_well) {
+        Ok(Some(survey)) => {
+            let is_cut = cut.as_ref().is_some_and(|cut| !cut.is_empty());
+            if survey.is_whole() && !is_cut && answers.iter().all(is_well) {
                 Exit::Success
             } else {
                 Exit::Degraded
@@ -518,11 +531,17 @@ fn show(global: &Global, file: &ClusterFile, nodes: &[Arc<NodeStorage>]) -> Resu
     let warnings = nodes.iter().zip(&answers).filter_map(|(node, answer)| {
         Some((node.name(), answer.as_ref().ok()?))
     });
-    let warnings = warnings.flat_map(|(name, status)| node_warnings(name, status));
+    let warnings = warnings.flat_map(|(name, status)| node_warnings(name, status, withdrawn));
+    let cut = cut.unwrap_or_else(|| {
+        vec!["links between nodes were not tried: this client may only read".to_owned()]
+    });
     for why in reasons.into_iter().chain(cut).chain(warnings) {
         output.line(why)?;
     }
     output.line(statement)?;
+    if let Some(fragments) = survey.as_ref().map(|survey| survey.fragments).filter(|it| *it > 0) {
+        output.line(heal::fragments(fragments))?;
+    }
     if let Some(racks) = racks {
         output.line(racks.statement())?;
     }
@@ -531,8 +550,13 @@ fn show(global: &Global, file: &ClusterFile, nodes: &[Arc<NodeStorage>]) -> Resu
 }
 
 /// What an administrator should know of a node.
-fn node_warnings(name: &str, status: &Status) -> Vec<String> {
+fn node_warnings(name: &str, status: &Status, withdrawn: u64) -> Vec<String> {
     let mut warnings = Vec::new();
+    if status.withdrawn < withdrawn {
+        warnings.push(format!(
+            "{name} does not know yet which certificates were withdrawn: run `tabane cluster heal`"
+        ));
+    }
     if let Some(scrub) = status.scrub.as_ref().filter(|scrub| scrub.damaged > 0) {
         let shards = format::count(scrub.damaged, "shard");
         warnings.push(format!("{name} has found {shards} damaged: run `tabane cluster heal`"));
@@ -664,10 +688,15 @@ pub fn say(global: &Global, node: &str, text: String) -> Result<()> {
 }
 
 /// Adds nodes, or puts one where another was.
-fn change(global: &Global, old: Option<&str>, new: &[NodeAddress]) -> Result<Exit> {
+fn change(global: &Global, old: Option<(&str, bool)>, new: &[NodeAddress]) -> Result<Exit> {
     let file = global.cluster()?;
-    if let Some(old) = old {
+    if let Some((old, _)) = old {
         check_old(&file, old, &new[0].name)?;
+    }
+    let is_known = |node: &NodeAddress| known(&file, &node.name).is_ok();
+    if old.is_none() && !new.iter().all(is_known) {
+        // Without a repository, its nodes are those of the file, and all have to be there.
+        drop(global.set()?);
     }
     let mut written = Vec::new();
     for node in new {
@@ -696,17 +725,22 @@ fn change(global: &Global, old: Option<&str>, new: &[NodeAddress]) -> Result<Exi
         .collect::<Result<_>>()?;
     let storage = global.set()?;
     let places: Vec<Place> = nodes.into_iter().map(cluster::place).collect();
-    let old_url = old.map(cluster::node_url);
+    let old_url = old.map(|(old, _)| cluster::node_url(old));
     check_racks(&file, &storage, old_url.as_deref(), &places)?;
     match old {
         None if places.len() == 1 => storage.add(&places[0])?,
         None => storage.add_group(&places)?,
-        Some(old) => {
+        Some((old, others_are_lost)) => {
             let new = &new[0].name;
             let is_target = |name: &str| storage.urls().any(|url| url == cluster::node_url(name));
             // An earlier run may have been interrupted before it changed the file.
             if is_target(old) || !is_target(new) {
-                storage.replace(&cluster::node_url(old), &places[0])?;
+                let old = cluster::node_url(old);
+                if others_are_lost {
+                    storage.replace_lost(&old, &places[0])?;
+                } else {
+                    storage.replace(&old, &places[0])?;
+                }
             }
             // A node may have replaced itself, with an empty directory.
             let is_gone = |node: &NodeAddress| node.name == old && node.name != *new;

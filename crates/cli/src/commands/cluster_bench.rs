@@ -45,6 +45,13 @@ pub fn run(global: &Global, plans: &[String], seconds: f64) -> Result<Exit> {
         let storage = global.set()?;
         // Tags cost the same under any secret.
         storage.learn_secret(&random_id());
+        // Whoever may not delete would leave all that it writes.
+        match storage.delete(Name::new(ObjectKind::Pack, Id(random_id()))) {
+            Err(error) if error.kind() == StorageErrorKind::Unauthorized => {
+                return Err(error.into());
+            }
+            _ => {}
+        }
         let measured = measure(&storage, name, seconds);
         let measured = measured?;
         let bytes = (measured.objects * OBJECT_LEN) as u64;

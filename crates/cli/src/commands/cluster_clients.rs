@@ -55,6 +55,16 @@ pub fn renew(global: &Global, name: &str, valid: Duration) -> Result<Exit> {
 /// Withdraws certificates, and tells all nodes.
 pub fn withdraw(global: &Global, name: &str) -> Result<Exit> {
     let file = global.cluster()?;
+    if ClusterFile::read(&file)?
+        .nodes
+        .iter()
+        .any(|node| node.name == name)
+    {
+        return Err(Failure::Other(format!(
+            "{name} is a node: `tabane cluster replace` puts another in its place, and nobody \
+             uses it from then on"
+        )));
+    }
     authority::withdraw(&file, name)?;
     let missing = tell_nodes(&file)?;
     let text = match missing.len() {

@@ -52,6 +52,10 @@ Example:
         /// A directory or a URL
         #[arg(value_name = "NEW-URL")]
         new: String,
+        /// Also if no more than half of the targets are there: the others are lost, and no client
+        /// reaches them any more
+        #[arg(long)]
+        others_are_lost: bool,
     },
 }
 
@@ -61,7 +65,11 @@ impl Targets {
         match self.action {
             None => show(global),
             Some(Action::Add { url }) => change(global, None, &url),
-            Some(Action::Replace { old, new }) => change(global, Some(&old), &new),
+            Some(Action::Replace {
+                old,
+                new,
+                others_are_lost,
+            }) => change(global, Some((&old, others_are_lost)), &new),
         }
     }
 }
@@ -116,7 +124,7 @@ fn print(survey: &Survey) -> Result<()> {
 }
 
 /// Adds a target, or puts it where another was.
-fn change(global: &Global, old: Option<&str>, new: &str) -> Result<Exit> {
+fn change(global: &Global, old: Option<(&str, bool)>, new: &str) -> Result<Exit> {
     let (file, storage) = global.striped()?;
     let url = |url: &str| set_file::absolute(url, ".".as_ref()).map_err(Failure::Usage);
     let new = url(new)?;
@@ -131,7 +139,7 @@ fn change(global: &Global, old: Option<&str>, new: &str) -> Result<Exit> {
         }
         // A target that the file does not list was added by an interrupted attempt.
         None => storage.add(place)?,
-        Some(old) => {
+        Some((old, others_are_lost)) => {
             // `old` may be the start of an ID, or a directory relative to the current one.
             let old = match url(old) {
                 Ok(url) if urls.contains(&url) && !is_target(old) => url,
@@ -142,6 +150,8 @@ fn change(global: &Global, old: Option<&str>, new: &str) -> Result<Exit> {
             let is_done = urls.contains(&old) && !is_target(&old) && is_target(&new);
             let replaced = if is_done {
                 old
+            } else if others_are_lost {
+                storage.replace_lost(&old, place)?
             } else {
                 storage.replace(&old, place)?
             };

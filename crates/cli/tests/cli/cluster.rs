@@ -497,10 +497,16 @@ fn bad_input() {
         .collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     create(&many).fails(1, "a group has at most 32 nodes, and these are 33");
+    let many: Vec<String> = (0..64)
+        .map(|number| format!("n{number}=h:{}", 1 + number))
+        .collect();
+    let many = many.iter().flat_map(|node| ["--node", node]);
+    let small = ["cluster", "create", &file, "--group-size", "4"];
+    run(&mut bare_command(small.into_iter().chain(many))).fails(1, "at most 15 groups");
     create(&["a=h:1@r", "b=h:2@r", "c=h:3@q"]).fails(1, "rack r has 2 nodes");
     create(&["a=h:1@", "b=h:2", "c=h:3"]).fails(2, "NAME=HOST:PORT@RACK");
     create(&["a=h:1", "b=h:2", "c=h:1"]).fails(1, "a and c would both be at h:1");
-    tabane(&bed, ["snapshots"]).fails(10, "there is no repository at cluster:");
+    tabane(&bed, ["snapshots"]).fails(1, &format!("cannot read {file}: No such file"));
     tabane(&bed, ["cluster", "status"]).fails(1, &format!("cannot read {file}: No such file"));
     create(&["a=h:1", "b=h:2", "c=h:3"]).succeeds();
     tabane(&bed, ["cluster", "status", "--watch", "0s"]).fails(2, "it takes a moment");
@@ -540,6 +546,10 @@ fn clients_have_roles_and_can_be_withdrawn() {
     let args = ["cluster", "create", &file].into_iter().chain(nodes);
     run(&mut bare_command(args)).succeeds();
     let _daemons = ["a", "b", "c"].map(|name| Daemon::start(&bed, name));
+    let status = tabane(&bed, ["cluster", "status"]);
+    assert_eq!(status.code, Some(10), "{}", status.stderr);
+    status.says("no node has a repository yet");
+    tabane(&bed, ["cluster", "add", "d=127.0.0.1:0"]).fails(10, "there is no repository");
     tabane(&bed, ["init"]).succeeds();
     let client = |name: &str, role: &str| {
         tabane(&bed, ["cluster", "client", name, "--role", role]).succeeds();
@@ -554,6 +564,20 @@ fn clients_have_roles_and_can_be_withdrawn() {
     let tablet = |args: &[&str]| tabane_as(&bed, "cluster-client-tablet.json", args);
     laptop(&["backup", &source]).succeeds();
     laptop(&["forget", "latest"]).fails(1, "client laptop may not do this: its role is append");
+    let refused = "client laptop may not do this: its role is append";
+    laptop(&["tag", "--add", "x", "latest"]).fails(1, refused);
+    laptop(&["rewrite", "--exclude", "empty", "--forget", "latest"]).fails(1, refused);
+    let listed = laptop(&["snapshots", "--json"]).succeeds().last_json();
+    assert_eq!(
+        listed.as_array().map(Vec::len),
+        Some(1),
+        "there is one, not changed"
+    );
+    let bench = ["cluster", "bench", "--seconds", "0.1", "--plans", "direct"];
+    laptop(&bench).fails(1, refused);
+    tablet(&["cluster", "status"])
+        .succeeds()
+        .says("links between nodes were not tried");
     let target = bed.path("from-tablet").display().to_string();
     let restored = tablet(&["restore", "latest", "--target", &target]).succeeds();
     assert_eq!(restored.stderr, "", "a reader's restore warns of nothing");
@@ -561,6 +585,7 @@ fn clients_have_roles_and_can_be_withdrawn() {
     tablet(&["backup", &source]).fails(1, "client tablet may not do this: its role is read");
     let certificates = tabane(&bed, ["cluster", "certificates"]).succeeds();
     certificates.says("laptop  append");
+    tabane(&bed, ["cluster", "withdraw", "a"]).fails(1, "a is a node: `tabane cluster replace`");
     tabane(&bed, ["cluster", "withdraw", "laptop"])
         .succeeds()
         .says("all nodes know it");

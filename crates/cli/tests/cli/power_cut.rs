@@ -11,8 +11,9 @@ use crate::bed::{Bed, Ran, bare_command, restored, run};
 use crate::cluster::Daemon;
 use crate::losing_disk::{Kept, LosingDisk};
 
-/// How many cuts each test tries; another number with TABANE_TEST_CUTS.
-const CUTS: u64 = 30;
+/// How many cuts each test tries: of a folder, of five, of a cluster. Another number with
+/// TABANE_TEST_CUTS.
+const CUTS: [u64; 3] = [30, 15, 5];
 
 /// The first seed of the cuts; another one with TABANE_TEST_FIRST.
 const FIRST: u64 = 0;
@@ -183,6 +184,7 @@ fn survives_cuts(
     place: impl Fn(&str) -> String,
     init: impl Fn(&str) -> Vec<String>,
     nodes: impl Fn(&Bed) -> Vec<Daemon>,
+    cuts: u64,
 ) {
     if !can_mount("power cuts") {
         return;
@@ -208,9 +210,9 @@ fn survives_cuts(
         history.pruned,
     ];
     let told = told.iter().chain(&history.backed_up);
-    let mut cuts: Vec<_> = told.map(|cut| (*cut, Kept::Nothing)).collect();
+    let mut moments: Vec<_> = told.map(|cut| (*cut, Kept::Nothing)).collect();
     let first = number("TABANE_TEST_FIRST", FIRST);
-    for seed in first..first + number("TABANE_TEST_CUTS", CUTS) {
+    for seed in first..first + number("TABANE_TEST_CUTS", cuts) {
         let mut random = Random::new(seed);
         let cut = random.below(changes as u64 + 1) as usize;
         let kept = if random.one_in(3) {
@@ -218,9 +220,9 @@ fn survives_cuts(
         } else {
             Kept::Some(seed)
         };
-        cuts.push((cut, kept));
+        moments.push((cut, kept));
     }
-    for (number, (cut, kept)) in cuts.into_iter().enumerate() {
+    for (number, (cut, kept)) in moments.into_iter().enumerate() {
         // Seen when it fails.
         println!("after {cut} of {changes} changes, {kept:?} of what was not synced: {history:?}");
         recording.after_cut(cut, kept, &path);
@@ -237,6 +239,7 @@ fn nothing_that_was_told_is_lost_with_power() {
         |disk| format!("{disk}/new/folders/repository"),
         |_| vec!["init".to_owned()],
         |_| Vec::new(),
+        CUTS[0],
     );
 }
 
@@ -276,6 +279,7 @@ fn nothing_that_was_told_is_lost_with_power_of_several_targets() {
             ["init".to_owned()].into_iter().chain(targets).collect()
         },
         |_| Vec::new(),
+        CUTS[1],
     );
 }
 
@@ -297,5 +301,6 @@ fn nothing_that_was_told_is_lost_with_power_of_a_cluster() {
             let node = |name| Daemon::start_on(bed, name, &bed.path("disk").join(name));
             NODES.map(node).into()
         },
+        CUTS[2],
     );
 }

@@ -35,7 +35,9 @@ impl Repository {
     /// [`Error::NoSnapshot`] when an old snapshot was removed meanwhile; when the storage fails.
     /// Both snapshots of some pairs may exist then.
     pub fn replace_snapshots(&self, changed: &[(Id, Snapshot)]) -> Result<Vec<Id>> {
-        self.keys().need_master("replacing snapshots")?;
+        // Whoever may not remove snapshots is told so before there are two of each.
+        let all: Vec<Id> = changed.iter().map(|(id, _)| *id).collect();
+        let record = self.record_removal(&all)?;
         let (mut new, mut old) = (Vec::new(), Vec::new());
         let mut gone = None;
         for (id, snapshot) in changed {
@@ -50,7 +52,7 @@ impl Repository {
             old.push(*id);
         }
         // The old snapshots have kept the blocks until now; from now on the new ones do.
-        self.remove_snapshots(&old)?
+        self.remove_recorded(&old, record)?
             .into_iter()
             .next()
             .map_or(Ok(()), |(_, error)| Err(error))?;
@@ -75,8 +77,29 @@ impl Repository {
     /// # Errors
     /// [`Error::WriteOnly`]; when the storage fails before the first one is removed.
     pub fn remove_snapshots(&self, ids: &[Id]) -> Result<Vec<(Id, Error)>> {
+        let record = self.record_removal(ids)?;
+        self.remove_recorded(ids, record)
+    }
+
+    /// Records that these snapshots are about to be removed; returns the record and its number.
+    ///
+    /// # Errors
+    /// As [`Repository::remove_snapshots`], also if this client may not remove snapshots.
+    pub(crate) fn record_removal(&self, ids: &[Id]) -> Result<Option<(Id, u64)>> {
         self.keys().need_master("removing snapshots")?;
-        let record = forgotten::record(self, ids)?;
+        forgotten::record(self, ids)
+    }
+
+    /// Removes snapshots for which there is a record; returns those that could not be removed, with
+    /// the reasons.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub(crate) fn remove_recorded(
+        &self,
+        ids: &[Id],
+        record: Option<(Id, u64)>,
+    ) -> Result<Vec<(Id, Error)>> {
         let failed = try_each(ids, self.storage().connections(), |id| {
             // model: removal/forget/delete-snapshot
             let removed = self.delete_if_there(Name::new(ObjectKind::Snapshot, *id));

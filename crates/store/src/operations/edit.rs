@@ -131,6 +131,14 @@ pub fn edit<E: Edit>(
     } else {
         confirmed_and_others(repository)?
     };
+    let replaced: Vec<Id> = edited.iter().map(|(old, ..)| *old).collect();
+    let removes = forget && !dry_run;
+    let record = if removes {
+        // Whoever may not remove snapshots is told so before there are two of each.
+        repository.record_removal(&replaced)?
+    } else {
+        None
+    };
     let mut done = Vec::new();
     for (old, snapshot, changes) in edited {
         let same = made.iter().find(|(_, made)| *made == snapshot);
@@ -149,10 +157,8 @@ pub fn edit<E: Edit>(
         }
         done.push(Edited { old, new, changes });
     }
-    if forget {
-        let replaced = done.iter().filter(|edited| edited.new.is_some());
-        let replaced: Vec<Id> = replaced.map(|edited| edited.old).collect();
-        let failed = repository.remove_snapshots(&replaced)?;
+    if removes {
+        let failed = repository.remove_recorded(&replaced, record)?;
         failed
             .into_iter()
             .next()

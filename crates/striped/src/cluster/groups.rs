@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::container::ROLES_MAX;
+use crate::container::{GENERATION_MAX, ROLES_MAX};
+use crate::set::TARGETS_MAX;
 
 /// Divides nodes, of which each is in a rack or in none, into groups of about `size`, or into one
 /// group. Returns the number of each node's group, from 0. No two nodes of a group are in one rack.
@@ -13,6 +14,12 @@ pub fn divide(racks: &[Option<&str>], size: Option<usize>) -> Result<Vec<u8>, St
     let nodes = racks.len();
     let size = size.unwrap_or(nodes).max(1);
     let groups = ((nodes + size / 2) / size).max(1);
+    if groups > usize::from(GENERATION_MAX) || nodes > TARGETS_MAX {
+        return Err(format!(
+            "a cluster has at most {GENERATION_MAX} groups and {TARGETS_MAX} nodes, and these are \
+             {nodes} nodes in {groups} groups"
+        ));
+    }
     let of_group = nodes / groups..=nodes.div_ceil(groups);
     if *of_group.end() > ROLES_MAX {
         return Err(format!(

@@ -503,6 +503,117 @@ mod tests {
         assert!(rate > 0.95e8, "{rate}");
     }
 
+    #[test]
+    fn waiting_counts_by_time_and_a_burst_over_its_least_length() {
+        let mut own = Own::default();
+        own.look(1_000_000, 500, [true, false].into_iter());
+        own.look(1_030_000, 300_500, [true, false].into_iter());
+        assert_eq!(own.peak, 0.0, "too short for a burst");
+        assert_eq!((own.waiting_share(0), own.waiting_share(1)), (1.0, 0.0));
+        own.look(1_060_000, 600_500, [false, true].into_iter());
+        assert_eq!(own.peak, 1e7);
+        assert_eq!((own.waiting_share(0), own.waiting_share(1)), (0.5, 0.5));
+        own.look(1_120_000, 660_500, [false, false].into_iter());
+        assert_eq!(own.peak, 1e7, "it was more before");
+        assert_eq!((own.waiting_share(0), own.waiting_share(2)), (0.25, 0.0));
+        own.restart();
+        assert_eq!((own.peak, own.waiting_share(0)), (0.0, 0.0));
+        own.look(1_180_000, 960_500, [false, true].into_iter());
+        assert_eq!((own.peak, own.waiting_share(1)), (5e6, 1.0));
+    }
+
+    #[test]
+    fn a_peak_fades_and_a_supposed_rate_rises() {
+        let mut known = Known::default();
+        known.see(100.0, 1.0);
+        assert!(known.is_full(75.0) && !known.is_full(74.9));
+        known.see(10.0, 2.0);
+        assert!((known.peak - 64.0).abs() < 1e-9, "{known:?}");
+        known.see(80.0, 1.0);
+        assert_eq!(known.peak, 80.0);
+        let mut judge = |is_at_fault, carried, window| {
+            known.judge(is_at_fault, carried, window);
+            known.rate.map(|rate| (rate * 1000.0).round() / 1000.0)
+        };
+        assert_eq!(judge(false, 50.0, 1.0), None);
+        assert_eq!(judge(true, 40.0, 1.0), Some(40.0));
+        assert_eq!(judge(true, 20.0, 1.0), Some(30.0));
+        assert_eq!(judge(false, 27.0, 1.0), Some(33.0), "it may carry more");
+        assert_eq!(judge(false, 10.0, 2.0), Some(33.66));
+        assert_eq!(judge(false, 50.0, 1.0), Some(50.0));
+    }
+
+    /// What three nodes and the client know after so many windows of 150 ms, in which each flow of
+    /// `flows` (from, to) has carried a MB, and the members have received and sent so many MB.
+    fn after(window: u64, flows: &[(usize, usize)], received: u64, sent: u64) -> Vec<Usage> {
+        let bytes = window * 1_000_000;
+        let mut all: Vec<Usage> = (0..4)
+            .map(|_| Usage {
+                at_us: window * 150_000,
+                clients: 2,
+                received_bytes: received * bytes,
+                sent_bytes: sent * bytes,
+                flows: vec![FlowUsage::default(); 3],
+            })
+            .collect();
+        for &(from, to) in flows {
+            all[from].flows[to] = FlowUsage {
+                sent: bytes,
+                behind: if from == 3 { 0 } else { bytes },
+                arrived: bytes,
+            };
+        }
+        all
+    }
+
+    /// A client waits for two nodes all the time, and sends nothing for more than half of it: not
+    /// its own link is full.
+    #[test]
+    fn the_link_of_a_client_is_full_if_it_carries_as_much_as_in_a_burst() {
+        const A_WINDOW: f64 = 0.15;
+        let mut links = Links::new(3);
+        let flows = [(3, 0), (3, 1), (3, 2)];
+        assert!(!links.learn(&after(0, &flows, 0, 0)));
+        let mut short = after(1, &flows, 0, 0);
+        short[2].at_us = WINDOW_MIN.as_micros() as u64 - 1;
+        assert!(!links.learn(&short), "one window is too short");
+        for (at_us, arrived) in [(1, 0), (60_001, 3_000_000), (150_001, 3_000_000)] {
+            links.look(at_us, arrived, [true, true, false].into_iter());
+        }
+        assert!(links.learn(&after(1, &flows, 0, 0)));
+        let rates = links.rates();
+        // Of the third node nothing is known.
+        let (node, unknown) = (1e6 / A_WINDOW, HOPE * 3e6 / A_WINDOW);
+        let near = |rate: f64, expected: f64| (rate / expected - 1.0).abs() < 1e-3;
+        assert!(near(rates.client, unknown), "{rates:?}");
+        let expected = [node, node, unknown];
+        let mut all = rates.ingress.iter().zip(expected);
+        assert!(
+            all.all(|(rate, expected)| near(*rate, expected)),
+            "{rates:?}"
+        );
+    }
+
+    /// What others put on a link is not left for this client.
+    #[test]
+    fn others_are_taken_from_what_a_link_carries() {
+        let rates = |flows: &[(usize, usize)], received, sent| {
+            let mut links = Links::new(3);
+            links.learn(&after(0, flows, 0, 0));
+            assert!(links.learn(&after(1, flows, received, sent)));
+            links.rates()
+        };
+        let megabytes = |rate: f64| (rate * 0.15 / 1e6 * 100.0).round() / 100.0;
+        // Two of three MB into node 1 are this client's, more than half.
+        let into = rates(&[(0, 1), (2, 1)], 3, 1);
+        assert_eq!(megabytes(into.ingress[1]), 2.0);
+        let out = rates(&[(0, 1), (0, 2)], 1, 3);
+        assert_eq!(megabytes(out.egress[0]), 2.0);
+        // Less than half of them: it may have half.
+        let into = rates(&[(0, 1), (2, 1)], 8, 1);
+        assert_eq!(megabytes(into.ingress[1]), 4.0);
+    }
+
     /// Others that write as much leave each its share.
     #[test]
     fn several_clients_share_links() {

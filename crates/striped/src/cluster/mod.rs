@@ -24,7 +24,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tabane_storage::sync::try_each;
-use tabane_storage::{Event, EventKind, Name, RemoteOptions, Result, StorageErrorKind};
+use tabane_storage::{
+    Event, EventKind, Name, RemoteOptions, Result, StorageError, StorageErrorKind,
+};
 
 use crate::place::Place;
 use crate::striped::StripedStorage;
@@ -49,12 +51,19 @@ const OPEN_PAUSE: Duration = Duration::from_secs(1);
 /// for [`RemoteOptions::patience`] when too many nodes are away.
 ///
 /// # Errors
-/// [`StorageErrorKind::NotFound`] when the file does not exist or all nodes are empty; as
-/// [`StripedStorage::open`].
+/// [`StorageErrorKind::NotFound`] when all nodes are empty, [`StorageErrorKind::Invalid`] when the
+/// file does not exist, [`StorageErrorKind::Unauthorized`] when the client's certificate has ended;
+/// as [`StripedStorage::open`].
 pub fn open_file(path: &Path, options: &RemoteOptions, plan: Plan) -> Result<StripedStorage> {
     let limits = Arc::new(Limits::new(options));
-    let file = ClusterFile::read(path)?;
-    tell_of_end(&file, options);
+    let file = ClusterFile::read(path).map_err(|error| match error.kind() {
+        // What is not there is the file, and perhaps not the repository.
+        StorageErrorKind::NotFound => {
+            StorageError::new(StorageErrorKind::Invalid, error.to_string())
+        }
+        _ => error,
+    })?;
+    tell_of_end(&file, options)?;
     let places = places(&file, &limits)?;
     let location = format!("cluster:{}", path.display());
     let (begun, mut is_told) = (Instant::now(), false);
@@ -132,21 +141,32 @@ fn places(file: &ClusterFile, limits: &Arc<Limits>) -> Result<Vec<Place>> {
 }
 
 /// Tells that the certificate of the client ends soon, if it does.
-fn tell_of_end(file: &ClusterFile, options: &RemoteOptions) {
+///
+/// # Errors
+/// When it has ended.
+fn tell_of_end(file: &ClusterFile, options: &RemoteOptions) -> Result<()> {
     let Some(left) = file.credentials.time_left() else {
-        return;
+        return Ok(());
     };
     if left > CERTIFICATE_NOTICE {
-        return;
+        return Ok(());
     }
     let name = file
         .client
         .as_ref()
         .map_or("this client", |client| &client.name);
+    if left.is_zero() {
+        let text = format!(
+            "the certificate of {name} has ended, by the clock of this machine: an administrator \
+             makes a new one"
+        );
+        return Err(StorageError::new(StorageErrorKind::Unauthorized, text));
+    }
     let days = left.as_secs() / 86_400;
     let text = format!("the certificate of {name} ends in {days} days");
     let kind = EventKind::CertificateEnds;
     (options.notice)(&Event { kind, text });
+    Ok(())
 }
 
 /// Number of nodes that answer and are empty.

@@ -41,6 +41,21 @@ fn a_set_grows_and_shrinks_as_often_as_its_descriptions_can_say() {
     assert!(bed.open().get(name, None).unwrap() == bytes);
 }
 
+/// On both sides of a network that is cut somebody might replace the other side, and what is stored
+/// on one side then is lost to the other.
+#[test]
+fn half_of_a_set_does_not_replace_the_other_half_unless_that_is_lost() {
+    let mut bed = Bed::unformed(6, "target-");
+    let new = bed.places.split_off(4);
+    StripedStorage::form(bed.places.clone(), false).unwrap();
+    bed.places.truncate(2);
+    let error = bed.open().replace("target-2", &new[0]).unwrap_err();
+    assert_eq!(error.kind(), StorageErrorKind::Minority, "{error}");
+    bed.open().replace_lost("target-2", &new[0]).unwrap();
+    bed.places.push(new[0].clone());
+    bed.open().replace("target-3", &new[1]).unwrap();
+}
+
 /// Its parts are from before, and others would be taken for those that were written since.
 #[test]
 fn a_target_that_was_replaced_comes_back_only_empty() {

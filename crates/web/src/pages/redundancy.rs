@@ -459,7 +459,7 @@ fn ask_nodes(shown: &Shown, with_links: bool) -> Result<(Answers, Vec<String>), 
         .filter(|(_, (_, _, status))| status.is_ok());
     let answering: Vec<&NodeStorage> = answering.map(|(node, _)| &**node).collect();
     let cut = if with_links {
-        cluster::cut_links(&answering)
+        cluster::cut_links(&answering).unwrap_or_default()
     } else {
         Vec::new()
     };
