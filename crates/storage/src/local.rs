@@ -397,8 +397,8 @@ fn listed(id: Id, metadata: &fs::Metadata) -> io::Result<Listed> {
     })
 }
 
-/// Writes a file whole or not at all, durably, with this mode less the umask; `replace` allows an existing
-/// one.
+/// Writes a file whole or not at all, durably, with this mode less the umask; `replace` allows an
+/// existing one.
 ///
 /// # Errors
 /// [`StorageErrorKind::AlreadyExists`]; when it cannot be written.

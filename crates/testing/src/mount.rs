@@ -6,8 +6,8 @@ use std::process::Command;
 
 use crate::{is_root, not_checked};
 
-/// Whether the system lets us mount a file system that a program serves; if not, what is not checked
-/// is said loudly. Only root is sure to be able to.
+/// Whether the system lets us mount a file system that a program serves; if not, what is not
+/// checked is said loudly. Only root is sure to be able to.
 pub fn can_mount(what: &str) -> bool {
     let why = match (is_root(), Path::new("/dev/fuse").exists()) {
         (true, true) => return true,
