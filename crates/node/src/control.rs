@@ -268,7 +268,7 @@ fn answer(
             clients: shared.busy_sessions(),
             received_bytes: shared.counters.received_bytes.get(),
             sent_bytes: shared.counters.relayed_bytes.get(),
-            flows: shared.session(id)?.flows(),
+            flows: shared.session(id)?.flows()?,
         }),
         Request::Stripe(id, stripe) => {
             let session = shared.session(id)?;

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arrivals;
 pub mod authority;
 mod commit;
 mod control;

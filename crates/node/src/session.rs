@@ -14,6 +14,7 @@ use tabane_striped::cluster::wire::{
 };
 use tabane_striped::cluster::{STALL_TIMEOUT, data_endpoint};
 
+use crate::arrivals::Arrivals;
 use crate::commit::Commits;
 use crate::counters::Counters;
 use crate::door::Memory;
@@ -33,6 +34,9 @@ const MEMBERS_MAX: u8 = 32;
 /// Time for which a session counts as busy after its opening and after a stripe: several times as
 /// long as a stripe takes.
 const BUSY_DURATION: Duration = Duration::from_secs(2);
+
+/// Pause between two looks at what has arrived at other members.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// The most stripes that wait: a client sends a few at a time.
 const WAITING_MAX: usize = 64;
@@ -297,11 +301,36 @@ impl Session {
         answered.recv().unwrap_or_else(|_| Err(closed()))
     }
 
+    /// Ends the session when nothing arrives any more at a member. Nobody may be waiting for that
+    /// here: what this node had to do for a stripe is done when it has handed its frames on.
+    fn watch(&self) {
+        let mut arrivals = Arrivals::default();
+        let mut state = lock(&self.state);
+        while !state.is_closed {
+            let flows = state.flows.iter().flatten();
+            let flows: Vec<_> = flows.map(|flow| (flow.sent(), flow.arrived())).collect();
+            if arrivals.stuck(Instant::now(), &flows).is_some() {
+                drop(state);
+                return self.close();
+            }
+            let waited = self
+                .changed
+                .wait_timeout_while(state, LOOK_PAUSE, |state| !state.is_closed);
+            state = waited.expect("no panic under this lock").0;
+        }
+    }
+
     /// What this node has sent each member.
-    pub fn flows(&self) -> Vec<FlowUsage> {
+    ///
+    /// # Errors
+    /// [`StorageErrorKind::SessionOver`] when the session has ended.
+    pub fn flows(&self) -> Result<Vec<FlowUsage>> {
         let state = lock(&self.state);
+        if state.is_closed {
+            return Err(closed());
+        }
         let of = |flow: &Option<Flow>| flow.as_ref().map_or_else(FlowUsage::default, Into::into);
-        state.flows.iter().map(of).collect()
+        Ok(state.flows.iter().map(of).collect())
     }
 
     /// Whether it writes, or is about to.
@@ -313,6 +342,8 @@ impl Session {
     fn start(self: &Arc<Self>, state: &mut State, home: &Arc<Home>, commits: &Arc<Commits>) {
         let [mut to_relay, mut to_store] = std::mem::take(&mut state.tails);
         let mut peers = std::mem::take(&mut state.peers);
+        let session = Arc::clone(self);
+        thread::spawn(move || session.watch());
         let session = Arc::clone(self);
         let reading = Arc::clone(home);
         thread::spawn(move || {

@@ -14,7 +14,7 @@ use super::limits::Limits;
 use super::mixer::Mixer;
 use super::node::NodeStorage;
 use super::session::{Outgoing, STALL_TIMEOUT, Session};
-use super::wire::{Reply, Request, Source, Stripe, Usage};
+use super::wire::{Reply, Request, SessionId, Source, Stripe, Usage};
 use crate::container::SECTOR_LEN;
 use crate::put::{data_cells, encode_cells};
 use crate::sender::{Lost, NewStripe, Placed, Relayed, StripeSender};
@@ -158,8 +158,6 @@ impl StripeSender for Relay {
             self.pause(targets, stripe.generation, why);
             Relayed::Failed(turn)
         };
-        let may_wait = || are_there(&nodes);
-
         let is_busy = |state: &mut State| {
             let way = state.ways.get(&geometry.generation);
             let open = way.and_then(|way| way.open.as_ref());
@@ -224,6 +222,8 @@ impl StripeSender for Relay {
             Plan::Auto => self.look(geometry.generation, &session, &nodes),
             Plan::Always(_) => (),
         };
+        let id = session.id();
+        let may_wait = || are_there(&nodes) && !is_over(&nodes, id);
         let sent = session.send(&outgoing, &cells, &self.limits, &may_wait, &look);
         if let Some((open, _)) = lock(&self.state).if_open(geometry.generation, &session) {
             open.sending -= 1;
@@ -273,14 +273,16 @@ impl StripeSender for Relay {
                 others: lost.others.iter().map(|&role| role as u8).collect(),
                 yields: lost.yields,
             };
+            let id = open.session.id();
             let (_, request) = request(placed, open, source);
-            try_each(&nodes, nodes.len(), |node| node.begin(&request))
+            let asked = try_each(&nodes, nodes.len(), |node| node.begin(&request))?;
+            Ok((id, asked))
         });
         // The next stripe may begin while nodes work on this one.
         drop(state);
         let failures: Vec<StorageError> = match asked {
-            Ok(asked) => {
-                let may_wait = || are_there(&nodes);
+            Ok((id, asked)) => {
+                let may_wait = || are_there(&nodes) && !is_over(&nodes, id);
                 let answers = asked
                     .into_iter()
                     .map(|asked| match asked.answer(&may_wait)? {
@@ -445,6 +447,15 @@ fn are_there(nodes: &[&NodeStorage]) -> bool {
         is_there.then_some(()).ok_or(())
     });
     asked.is_ok()
+}
+
+/// Whether a node has ended a session: then no other node's part in it may ever end.
+fn is_over(nodes: &[&NodeStorage], session: SessionId) -> bool {
+    let asked = try_each(nodes, nodes.len(), |node| match node.usage(session) {
+        Err(error) if error.kind() == StorageErrorKind::SessionOver => Err(()),
+        _ => Ok(()),
+    });
+    asked.is_err()
 }
 
 /// The session's member for each role.
