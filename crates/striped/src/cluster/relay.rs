@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::io;
 use std::str::FromStr;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tabane_parity::Layout;
@@ -77,6 +77,8 @@ struct State {
     paused_until: Option<Instant>,
     /// Length of the last pause, until a stripe is relayed successfully.
     pause: Option<Duration>,
+    /// How many threads look which nodes are there.
+    looking: usize,
 }
 
 /// The way to the nodes of a generation.
@@ -113,7 +115,16 @@ impl Relay {
     /// Ends the session, and opens no other for a while. Nodes that do not answer are put out of
     /// use, so that later operations do not wait for them.
     fn pause(&self, targets: &Targets, generation: &[usize], why: &str) {
-        let mut state = lock(&self.state);
+        self.pause_from(lock(&self.state), targets, generation, why);
+    }
+
+    fn pause_from(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        targets: &Targets,
+        generation: &[usize],
+        why: &str,
+    ) {
         let open = state.ways.values_mut().filter_map(|way| way.open.take());
         // What other stripes send through them ends too.
         open.for_each(|open| open.session.close());
@@ -125,6 +136,7 @@ impl Relay {
             state.pause = Some(pause);
             state.paused_until = Some(Instant::now() + pause);
         }
+        state.looking += 1;
         drop(state);
         for (number, node) in nodes_in_use(generation, targets) {
             if !node.is_there() {
@@ -132,6 +144,8 @@ impl Relay {
                 targets.give_up(number, &node.blame(error));
             }
         }
+        lock(&self.state).looking -= 1;
+        self.sent.notify_all();
         if is_first {
             targets.tell(&Event::note(format!(
                 "nodes cannot make parities among themselves ({why}): sending everything from here \
@@ -161,7 +175,8 @@ impl StripeSender for Relay {
         let is_busy = |state: &mut State| {
             let way = state.ways.get(&geometry.generation);
             let open = way.and_then(|way| way.open.as_ref());
-            open.is_some_and(|open| open.sending >= SENDING_MAX)
+            // Whoever sends everything from here should know which nodes are there.
+            state.looking > 0 || open.is_some_and(|open| open.sending >= SENDING_MAX)
         };
         let state = self.sent.wait_while(lock(&self.state), is_busy);
         let mut state = state.expect("no panic under this lock");
@@ -171,8 +186,8 @@ impl StripeSender for Relay {
         let (open, mixer) = match state.session(geometry.generation, &nodes) {
             Ok(session) => session,
             Err(error) => {
-                drop(state);
-                return fail(turn, &error.to_string());
+                self.pause_from(state, targets, stripe.generation, &error.to_string());
+                return Relayed::Failed(turn);
             }
         };
         let chosen = match self.plan {

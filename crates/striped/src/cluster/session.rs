@@ -401,13 +401,16 @@ pub fn data_endpoint(
         return Ok(endpoint);
     }
     let mut stream = super::node::connect(address)?;
-    stream.set_read_timeout(Some(STALL_TIMEOUT))?;
-    stream.set_write_timeout(Some(STALL_TIMEOUT))?;
+    // A node that hangs does not greet.
+    stream.set_read_timeout(Some(super::node::CONNECT))?;
+    stream.set_write_timeout(Some(super::node::CONNECT))?;
     stream.write_all(&wire::greeting(DATA_MAGIC))?;
     stream.write_all(&token)?;
     wire::check_greeting(&mut stream, DATA_MAGIC)?;
     let mut is_in = [0];
     stream.read_exact(&mut is_in)?;
+    stream.set_read_timeout(Some(STALL_TIMEOUT))?;
+    stream.set_write_timeout(Some(STALL_TIMEOUT))?;
     match is_in {
         [1] => Ok(Arc::new(Tcp::new(stream, None)?)),
         _ => Err(io::Error::new(
