@@ -207,9 +207,15 @@ const ROUND_CONSTANTS: [Block; 10] = {
 #[inline(always)]
 unsafe fn expand_words<V: BlockVector, const N: usize>(to: &mut [Block], key: &[u8]) {
     to.as_flattened_mut()[..4 * N].copy_from_slice(key);
+    // A register may have several blocks, and of these the first counts.
     // SAFETY: the caller's promise.
-    let (mut low, mut high, zero) =
-        unsafe { (V::load(&to[0]), V::load(&to[1]), V::broadcast(&[0; BLOCK])) };
+    let (mut low, mut high, zero) = unsafe {
+        (
+            V::broadcast(&to[0]),
+            V::broadcast(&to[1]),
+            V::broadcast(&[0; BLOCK]),
+        )
+    };
     let (words, _) = to.as_flattened_mut().as_chunks_mut::<4>();
     for (place, constant) in (N..words.len()).step_by(N).zip(&ROUND_CONSTANTS) {
         let last = match N {
@@ -220,8 +226,9 @@ unsafe fn expand_words<V: BlockVector, const N: usize>(to: &mut [Block], key: &[
         // SAFETY: the caller's promise. In a register of equal columns, ShiftRows changes nothing.
         let last = last.encrypt_last(unsafe { V::broadcast(constant) });
         low = low.running_sums().xor(last);
-        // SAFETY: a block.
-        unsafe { low.store(words[place..place + 4].as_mut_ptr().cast()) };
+        words[place..place + 4]
+            .as_flattened_mut()
+            .copy_from_slice(&low.first());
         if N > 4 && place + 4 < words.len() {
             let last = low.word_everywhere::<3, 0>();
             let last = if N == 8 {
@@ -231,8 +238,9 @@ unsafe fn expand_words<V: BlockVector, const N: usize>(to: &mut [Block], key: &[
             };
             high = high.running_sums().xor(last);
             // Of which the next words replace what is no word of the key.
-            // SAFETY: a block.
-            unsafe { high.store(words[place + 4..place + 8].as_mut_ptr().cast()) };
+            words[place + 4..place + 8]
+                .as_flattened_mut()
+                .copy_from_slice(&high.first());
         }
     }
 }
