@@ -304,6 +304,22 @@ impl Served {
         self.0.lock().expect("not poisoned")
     }
 
+    fn make(
+        &self,
+        folder: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        content: Content,
+    ) -> Result<FileAttr, Errno> {
+        let mut state = self.state();
+        if state.find(folder.0, name).is_some() {
+            return Err(Errno::EEXIST);
+        }
+        let node = state.add(mode, content);
+        state.rename(folder.0, vec![(name.to_owned(), Some(node))]);
+        Ok(state.attributes(node))
+    }
+
     fn remove(&self, folder: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let mut state = self.state();
         let Some(node) = state.find(folder.0, name) else {
@@ -380,13 +396,10 @@ impl Filesystem for Served {
         _: u32,
         reply: ReplyEntry,
     ) {
-        let mut state = self.state();
-        if state.find(parent.0, name).is_some() {
-            return reply.error(Errno::EEXIST);
+        match self.make(parent, name, mode, Content::Folder(BTreeMap::new())) {
+            Ok(attributes) => reply.entry(&TTL, &attributes, Generation(0)),
+            Err(error) => reply.error(error),
         }
-        let node = state.add(mode, Content::Folder(BTreeMap::new()));
-        state.rename(parent.0, vec![(name.to_owned(), Some(node))]);
-        reply.entry(&TTL, &state.attributes(node), Generation(0));
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -544,20 +557,10 @@ impl Filesystem for Served {
         _: i32,
         reply: ReplyCreate,
     ) {
-        let mut state = self.state();
-        if state.find(parent.0, name).is_some() {
-            return reply.error(Errno::EEXIST);
+        let (opened, flags) = (FileHandle(0), FopenFlags::empty());
+        match self.make(parent, name, mode, Content::File(Vec::new())) {
+            Ok(attributes) => reply.created(&TTL, &attributes, Generation(0), opened, flags),
+            Err(error) => reply.error(error),
         }
-        let node = state.add(mode, Content::File(Vec::new()));
-        state.rename(parent.0, vec![(name.to_owned(), Some(node))]);
-        let attributes = state.attributes(node);
-        let opened = FileHandle(0);
-        reply.created(
-            &TTL,
-            &attributes,
-            Generation(0),
-            opened,
-            FopenFlags::empty(),
-        );
     }
 }
