@@ -116,13 +116,11 @@ impl LaneSet {
     }
 
     /// The states of the first `N` lanes, for a kernel that has those of a message side by side.
-    #[cfg(target_arch = "aarch64")]
     pub(crate) fn states<W: Word, const N: usize>(&self) -> [State; N] {
         core::array::from_fn(|lane| State::new(&self.state.map(|row| row.words::<W>()[lane])))
     }
 
     /// Takes back what [`states`](Self::states) gave.
-    #[cfg(target_arch = "aarch64")]
     pub(crate) fn set_states<W: Word, const N: usize>(&mut self, states: &[State; N]) {
         for (lane, state) in states.iter().enumerate() {
             for (row, word) in self.state.iter_mut().zip(state.words::<W>()) {
@@ -312,19 +310,27 @@ pub(crate) trait Vector: Copy {
 #[derive(Clone, Copy)]
 pub(crate) struct Several<V, const N: usize>([V; N]);
 
-/// The operations of [`Several`], applied to each register in turn. Loops, because a closure would
-/// have to be inlined to have the instruction set.
+/// The operations of [`Several`], applied to each register in turn. No closures, which would have to
+/// be inlined to have the instruction set, and no loops, which took the compiler half of its time.
 macro_rules! one_by_one {
-    ($(fn $name:ident$(<$(const $constant:ident),*>)?($($arg:ident),*);)*) => {$(
+    ($(fn $name:ident[$($constant:ident),*]$args:tt;)*) => {
+        $(one_by_one!(0 1 2 3: $name ($(const $constant: i32),*) ($($constant),*) $args);)*
+    };
+    ($($i:literal)*: $name:ident $generics:tt $constants:tt $args:tt) => {
+        one_by_one!(@ $name $generics $args: $(($i $constants $args))*);
+    };
+    (@ $name:ident ($($generics:tt)*) ($($arg:ident),*):
+        $(($i:literal ($($constant:ident),*) ($($other:ident),*)))*) => {
         #[inline(always)]
-        fn $name$(<$(const $constant: i32),*>)?(self, $($arg: Self),*) -> Self {
+        fn $name<$($generics)*>(self, $($arg: Self),*) -> Self {
+            const { assert!(N <= 4) };
             let mut result = self;
-            for i in 0..N {
-                result.0[i] = self.0[i].$name$(::<$($constant),*>)?($($arg.0[i]),*);
-            }
+            $(if const { $i < N } {
+                result.0[$i] = self.0[$i].$name::<$($constant),*>($($other.0[$i]),*);
+            })*
             result
         }
-    )*};
+    };
 }
 
 impl<V: Vector, const N: usize> Vector for Several<V, N> {
@@ -378,17 +384,17 @@ impl<V: Vector, const N: usize> Vector for Several<V, N> {
     }
 
     one_by_one! {
-        fn pin();
-        fn add(other);
-        fn and(other);
-        fn and_not(other);
-        fn or(other);
-        fn xor(other);
-        fn rotate_left<const LEFT, const RIGHT>();
-        fn shift_right<const BITS>();
-        fn xor3(b, c);
-        fn choose(yes, no);
-        fn majority(b, c);
-        fn xor_or_not(b, c);
+        fn pin[]();
+        fn add[](other);
+        fn and[](other);
+        fn and_not[](other);
+        fn or[](other);
+        fn xor[](other);
+        fn rotate_left[LEFT, RIGHT]();
+        fn shift_right[BITS]();
+        fn xor3[](b, c);
+        fn choose[](yes, no);
+        fn majority[](b, c);
+        fn xor_or_not[](b, c);
     }
 }

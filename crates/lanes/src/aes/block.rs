@@ -33,6 +33,9 @@ pub(super) trait BlockVector: Copy {
     /// Whether a round's instruction adds a key before all else, rather than at the end.
     const KEY_FIRST: bool = false;
 
+    /// Whether a round is few instructions, so that lanes have their rounds written out.
+    const SHORT_ROUNDS: bool = true;
+
     /// Reads `BLOCKS` blocks, one after the other.
     ///
     /// # Safety

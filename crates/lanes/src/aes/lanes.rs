@@ -75,24 +75,36 @@ pub(super) unsafe fn encrypt_lanes<V: BlockVector, const N: usize, const ROUNDS:
             for (i, state) in state.iter_mut().enumerate() {
                 *state = state.xor(keys.get(0, i));
             }
-            unrolled!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 {
-                let halves = [(0, N / 2), (N / 2, N)];
-                for (half, (from, to)) in halves.into_iter().enumerate() {
-                    for (i, state) in state[from..to].iter_mut().enumerate() {
-                        if ROUND < ROUNDS {
-                            *state = state.encrypt_round(keys.get(ROUND, from + i));
-                        } else if ROUND == ROUNDS {
-                            *state = state.encrypt_last(keys.get(ROUND, from + i));
+            macro_rules! round {
+                ($round:expr) => {
+                    let halves = [(0, N / 2), (N / 2, N)];
+                    for (half, (from, to)) in halves.into_iter().enumerate() {
+                        for (i, state) in state[from..to].iter_mut().enumerate() {
+                            if $round < ROUNDS {
+                                *state = state.encrypt_round(keys.get($round, from + i));
+                            } else if $round == ROUNDS {
+                                *state = state.encrypt_last(keys.get($round, from + i));
+                            }
+                        }
+                        // A quarter of the pieces, evenly.
+                        let place = 2 * ($round - 1) + half;
+                        let end = ((place + 1) * N / (2 * ROUNDS)).min(N);
+                        for piece in place * N / (2 * ROUNDS)..end {
+                            let piece = column * N + piece;
+                            // SAFETY: the caller promises that `data` has `chunks` chunks in each
+                            // lane.
+                            unsafe { move_piece(other, piece, data, previous, next) };
                         }
                     }
-                    // A quarter of the pieces, evenly.
-                    let place = 2 * (ROUND - 1) + half;
-                    for piece in place * N / (2 * ROUNDS)..((place + 1) * N / (2 * ROUNDS)).min(N) {
-                        // SAFETY: the caller promises that `data` has `chunks` chunks in each lane.
-                        unsafe { move_piece(other, column * N + piece, data, previous, next) };
-                    }
+                };
+            }
+            if V::SHORT_ROUNDS {
+                unrolled!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 { round!(ROUND); });
+            } else {
+                for round in 1..=ROUNDS {
+                    round!(round);
                 }
-            });
+            }
             for (state, columns) in state.iter().zip(&mut *now) {
                 columns[column] = *state;
             }

@@ -102,12 +102,24 @@ one_lane!(u32, "/* {0:e} */");
 one_lane!(u64, "/* {0:r} */");
 
 pub(crate) fn lane_kernels<K: Kernel>() -> Vec<(usize, Compress)> {
-    let mut lane_kernels = vec![(1, several::<K, 1> as Compress)];
+    let mut lane_kernels = vec![(1, single::<K> as Compress)];
     if const { K::SHORT } {
         lane_kernels.push((2, several::<K, 2>));
         lane_kernels.push((3, several::<K, 3>));
     }
     lane_kernels
+}
+
+/// One message, by the same code as [`one`].
+///
+/// # Safety
+///
+/// As [`Compress`]. Every processor has the instruction set.
+unsafe fn single<K: Kernel>(set: &mut LaneSet, blocks: usize) {
+    let mut states = set.states::<K::Word, 1>();
+    // SAFETY: what the caller promises is what the callee asks for.
+    unsafe { one::<K>(&mut states[0], set.data[0], blocks) };
+    set.set_states::<K::Word, 1>(&states);
 }
 
 /// `N` messages by turns.

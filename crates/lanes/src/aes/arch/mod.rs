@@ -60,7 +60,7 @@ macro_rules! kernels {
             /// All of a message. A block alone is sooner ready in a register of its own.
             macro_rules! all {
                 ($mode:ident $args:tt, $data:ident) => {
-                    if $data.count == 1 {
+                    if <$single>::BLOCKS == 1 && $data.count == 1 {
                         run::<$single, 1>(&mut $mode::new $args, $data)
                     } else {
                         run::<$register, $registers>(&mut $mode::new $args, $data)
@@ -72,7 +72,7 @@ macro_rules! kernels {
             /// work.
             macro_rules! few_or_all {
                 ($mode:ident $args:tt, $data:ident) => {
-                    if $data.count <= FEW_BLOCKS_MAX {
+                    if <$single>::BLOCKS == 1 && $data.count <= FEW_BLOCKS_MAX {
                         run_few::<$single>(&mut $mode::new $args, $data)
                     } else {
                         run::<$register, $registers>(&mut $mode::new $args, $data)

@@ -268,6 +268,7 @@ fn transpose(words: &mut [u64; 8]) {
 
 impl BlockVector for Planes {
     const BLOCKS: usize = 4;
+    const SHORT_ROUNDS: bool = false;
 
     #[inline(always)]
     unsafe fn load(from: *const Block) -> Self {
