@@ -3,11 +3,13 @@
 
     crates/simulation/defects.py [NAME ...]
 
-Ends with 1 if one is not found within SEEDS runs, or if its place in the code has changed.
+Ends with 1 if one is not found within SEEDS runs, if its place in the code has changed, or if the program fails in the
+run that found it without it, too.
 """
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -66,6 +68,17 @@ def output(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
+def build(tree, environment):
+    subprocess.run(["cargo", "build", "--quiet", "--locked", "--release", "-p", "tabane-simulation"],
+                   cwd=tree, env=environment | {"RUSTFLAGS": "-Awarnings"}, check=True)
+
+
+def simulate(program, place, *arguments):
+    """Seed and reason of the first run that failed, and what was printed."""
+    ran = subprocess.run([program, "--place", place, "--whole", *arguments], capture_output=True, text=True)
+    return re.search(r"seed (\d+), after [^:]*: (.*)", ran.stdout), f"{ran.stdout} {ran.stderr[-500:]}"
+
+
 def main():
     names = sys.argv[1:]
     os.chdir(output("git", "rev-parse", "--show-toplevel"))
@@ -75,6 +88,11 @@ def main():
     if not os.path.isdir(copy):
         subprocess.run(["git", "worktree", "add", "--quiet", "--detach", copy, "HEAD"], check=True)
     environment = dict(os.environ, CARGO_TARGET_DIR=target)
+    subprocess.run(["git", "-C", copy, "checkout", "--quiet", "--force", "--detach", output("git", "rev-parse", "HEAD")],
+                   check=True)
+    build(copy, environment)
+    program = os.path.join(target, "release", "tabane-simulation")
+    without = shutil.copy(program, os.path.join(target, "without-defects"))
     failed = []
     for name, what, place, file, text, other in DEFECTS:
         if names and name not in names:
@@ -90,17 +108,17 @@ def main():
             continue
         with open(path, "w", encoding="utf-8") as opened:
             opened.write(source.replace(text, other))
-        subprocess.run(["cargo", "build", "--quiet", "--locked", "--release", "-p", "tabane-simulation"],
-                       cwd=copy, env=environment | {"RUSTFLAGS": "-Awarnings"}, check=True)
+        build(copy, environment)
         begun = time.monotonic()
-        ran = subprocess.run([os.path.join(target, "release", "tabane-simulation"), "--seeds", str(SEEDS), "--place", place,
-                              "--whole"], capture_output=True, text=True)
-        found = re.search(r"seed (\d+), after [^:]*: (.*)", ran.stdout)
+        found, printed = simulate(program, place, "--seeds", str(SEEDS))
         took = time.monotonic() - begun
-        if found:
+        if found and simulate(without, place, "--seeds", "1", "--first", found[1])[0]:
+            print(f"{name}: seed {found[1]} fails without it, too: {found[2][:150]}", flush=True)
+            failed.append(name)
+        elif found:
             print(f"{name}: found by seed {found[1]}, {took:.0f} s: {found[2][:150]}", flush=True)
         else:
-            print(f"{name}: NOT FOUND in {SEEDS} seeds, {took:.0f} s: {ran.stdout} {ran.stderr[-500:]}", flush=True)
+            print(f"{name}: NOT FOUND in {SEEDS} seeds, {took:.0f} s: {printed}", flush=True)
             failed.append(name)
     sys.exit(1 if failed else 0)
 

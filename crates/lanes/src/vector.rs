@@ -310,8 +310,9 @@ pub(crate) trait Vector: Copy {
 #[derive(Clone, Copy)]
 pub(crate) struct Several<V, const N: usize>([V; N]);
 
-/// The operations of [`Several`], applied to each register in turn. No closures, which would have to
-/// be inlined to have the instruction set, and no loops, which took the compiler half of its time.
+/// The operations of [`Several`], applied to each register in turn. No closures, which would have
+/// to be inlined to have the instruction set, and no loops, which took the compiler half of its
+/// time.
 macro_rules! one_by_one {
     ($(fn $name:ident[$($constant:ident),*]$args:tt;)*) => {
         $(one_by_one!(0 1 2 3: $name ($(const $constant: i32),*) ($($constant),*) $args);)*

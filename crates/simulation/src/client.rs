@@ -1,11 +1,11 @@
 //! What a client does in a run, and what it was promised.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use std::{fmt, fs};
 
 use tabane_storage::sync::lock;
 use tabane_storage::{Name, ObjectKind, Storage, StorageError, StorageErrorKind};
@@ -78,8 +78,8 @@ pub struct Promises {
     made: Vec<Id>,
     /// The sources of whole ones.
     sources: BTreeMap<Id, u64>,
-    /// Snapshots that somebody began to forget.
-    forgetting: BTreeSet<Id>,
+    /// Snapshots that somebody began to forget, and how many did so.
+    forgetting: BTreeMap<Id, u32>,
     /// Of these, those that are gone for good.
     forgotten: BTreeSet<Id>,
     /// How often somebody was told to try again.
@@ -90,7 +90,25 @@ impl Promises {
     /// Snapshots that must exist.
     pub fn kept(&self) -> impl Iterator<Item = Id> {
         let made = self.made.iter().copied();
-        made.filter(|id| !self.forgetting.contains(id))
+        made.filter(|id| !self.is_forgotten(*id))
+    }
+
+    /// Whether somebody began to forget this snapshot.
+    fn is_forgotten(&self, id: Id) -> bool {
+        self.forgetting.contains_key(&id)
+    }
+
+    fn begin_to_forget(&mut self, id: Id) {
+        *self.forgetting.entry(id).or_default() += 1;
+    }
+
+    /// Whoever began to forget it has left it alone.
+    fn leave(&mut self, id: Id) {
+        let count = self.forgetting.get_mut(&id).expect("somebody began");
+        *count -= 1;
+        if *count == 0 {
+            self.forgetting.remove(&id);
+        }
     }
 
     /// Snapshots that must not exist.
@@ -180,6 +198,7 @@ impl Worker<'_> {
         let cache = cache.as_ref().map(TempDir::path);
         for &(command, choice) in &self.client().commands {
             let mut tries = 0;
+            was_hit.store(false, Ordering::Relaxed);
             let done = loop {
                 tries += 1;
                 self.turns
@@ -374,7 +393,7 @@ impl Worker<'_> {
             if number as u64 == keep % made.len() as u64 {
                 continue;
             }
-            lock(self.promises).forgetting.insert(*id);
+            lock(self.promises).begin_to_forget(*id);
             let name = Name::new(ObjectKind::Snapshot, *id);
             match repository.storage().delete(name) {
                 Err(error) if error.kind() != StorageErrorKind::NotFound => {
@@ -396,7 +415,7 @@ impl Worker<'_> {
             let Some(old) = promises.kept().nth(choice as usize % 3) else {
                 return Ok(());
             };
-            promises.forgetting.insert(old);
+            promises.begin_to_forget(old);
             old
         };
         let rewritten = repository
@@ -404,13 +423,17 @@ impl Worker<'_> {
             .and_then(|snapshot| repository.rewrite(&options, &[(old, snapshot)]));
         let rewritten = match rewritten {
             Err(error) if error.is_not_found() || matches!(error, Error::MissingBlock(_)) => {
-                return Err(Failure::Refused);
+                // The old one is deleted last.
+                lock(self.promises).leave(old);
+                return Err(self.gone(old, error));
             }
             rewritten => rewritten?,
         };
-        // If it had none of them it stays, unless somebody else forgets it.
-        if let Some(new) = rewritten.first().and_then(|rewritten| rewritten.new) {
-            lock(self.promises).made.push(new);
+        let mut promises = lock(self.promises);
+        match rewritten.first().and_then(|rewritten| rewritten.new) {
+            Some(new) => promises.made.push(new),
+            // It had none of them.
+            None => promises.leave(old),
         }
         Ok(())
     }
@@ -435,12 +458,21 @@ impl Worker<'_> {
         });
         match restored {
             Ok(summary) if summary.errors == 0 => compare(self.sources.path(source), target.path()),
-            // A snapshot that somebody forgets and prunes meanwhile goes while it is read.
-            Ok(_) => Err(Failure::Refused),
+            Ok(summary) => Err(self.gone(id, format_args!("{} errors", summary.errors))),
             Err(error) if error.is_not_found() || matches!(error, Error::MissingBlock(_)) => {
-                Err(Failure::Refused)
+                Err(self.gone(id, error))
             }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Part of a snapshot is not there: one that somebody forgets and prunes meanwhile goes while
+    /// it is read, and no other.
+    fn gone(&self, id: Id, why: impl fmt::Display) -> Failure {
+        if lock(self.promises).is_forgotten(id) {
+            Failure::Refused
+        } else {
+            Failure::Other(format!("of snapshot {id}, which nobody forgets: {why}"))
         }
     }
 }

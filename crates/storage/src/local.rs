@@ -212,8 +212,7 @@ fn rename(temporary: &Path, path: &Path) -> io::Result<()> {
                     format!("its folder {} is gone", above.display()),
                 ));
             }
-            create_directory(folder)?;
-            sync_directory(above)?;
+            make_directory(folder)?;
             rename_without_replacing(temporary, path)
         }
         // An AlreadyExists here would be taken as "same bytes".

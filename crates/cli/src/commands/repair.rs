@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use tabane_storage::{ObjectKind, sync_name};
+use tabane_storage::{ObjectKind, make_directory, sync_name};
 use tabane_store::repair::{RepairOptions, Repaired};
 use tabane_store::{Error, Id, Repository};
 
@@ -218,9 +218,7 @@ fn packs(
     let progress = Progress::start(global);
     let keep = |id: Id, bytes: &[u8]| -> tabane_store::Result<()> {
         if !given {
-            fs::create_dir_all(&copies)
-                .and_then(|()| sync_name(&copies))
-                .map_err(Error::path("keep a copy in", &copies))?;
+            make_directory(&copies).map_err(Error::path("keep a copy in", &copies))?;
         }
         let path = copies.join(format!("damaged-pack-{id}"));
         let mut options = OpenOptions::new();

@@ -4,7 +4,8 @@
 //! It promises less than most file systems do. Syncing a file keeps its bytes, and not its name;
 //! syncing a folder keeps the names in it as they were then, and nothing below. Of what was not
 //! synced any part may be kept, and later changes without earlier ones: a name without the bytes,
-//! the end of a file without what comes before it. Only a change of one folder is never torn.
+//! the end of a file without what comes before it, the length alone with zeros. Only a change of
+//! one folder is never torn. Modes and times are not kept, and a sync never fails.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -59,7 +60,7 @@ struct State {
     nodes: HashMap<u64, Node>,
     next: u64,
     changes: Vec<Change>,
-    /// The process that syncs this next is killed instead.
+    /// The process that syncs new names in this folder next is killed instead.
     deadly: Option<u64>,
 }
 
@@ -75,12 +76,21 @@ enum Content {
     Folder(BTreeMap<OsString, u64>),
 }
 
+/// What is left of a change.
+enum Left {
+    Nothing,
+    /// Of bytes so many from the first on; the file is as long as with all, and has zeros where
+    /// nothing was before.
+    Part(u64),
+    All,
+}
+
 /// What is kept of what was not synced.
 #[derive(Clone, Copy, Debug)]
 pub enum Kept {
     /// Nothing.
     Nothing,
-    /// Each change by itself or not, as chance with this seed has it.
+    /// Each change by itself, as chance with this seed has it: all, nothing, or some of its bytes.
     Some(u64),
 }
 
@@ -107,8 +117,8 @@ impl LosingDisk {
         self.state.lock().expect("not poisoned").changes.len()
     }
 
-    /// Kills the process that is the next one to sync the folder at this path of the disk, before
-    /// it has done so.
+    /// Kills the process that is the next one to sync the folder at this path of the disk when it
+    /// has new names, before it has done so.
     pub fn kill_at_sync(&self, path: &Path) {
         let mut state = self.state.lock().expect("not poisoned");
         let mut names = path.iter();
@@ -132,24 +142,33 @@ impl Recording {
             Kept::Nothing => None,
             Kept::Some(seed) => Some(Random::new(seed)),
         };
-        let mut survives = Vec::with_capacity(changes);
+        let mut lefts = Vec::with_capacity(changes);
         let mut synced = HashSet::new();
         for change in state.changes[..changes].iter().rev() {
-            survives.push(match change {
+            lefts.push(match change {
                 Change::Synced(node) => {
                     synced.insert(*node);
-                    false
+                    Left::Nothing
                 }
-                Change::Names(node, _) | Change::Bytes(node, ..) | Change::Length(node, _) => {
-                    synced.contains(node) || random.as_mut().is_some_and(|random| random.one_in(2))
+                Change::Names(node, _) | Change::Bytes(node, ..) | Change::Length(node, _)
+                    if synced.contains(node) =>
+                {
+                    Left::All
                 }
+                Change::Bytes(.., bytes) => some_of(bytes.len() as u64, &mut random),
+                Change::Names(..) | Change::Length(..) => some_of(0, &mut random),
             });
         }
         let mut held: HashMap<u64, Content> = HashMap::new();
-        let kept = survives.iter().rev().zip(&state.changes);
-        for (_, change) in kept.filter(|(survives, _)| **survives) {
-            match change {
-                Change::Names(node, names) => {
+        for (left, change) in lefts.iter().rev().zip(&state.changes) {
+            match (left, change) {
+                (Left::Nothing, _) => {}
+                (Left::Part(count), Change::Bytes(node, at, bytes)) => {
+                    let file = held.entry(*node).or_insert(Content::File(Vec::new()));
+                    file.lengthen(*at + bytes.len() as u64);
+                    file.write(*at, &bytes[..*count as usize]);
+                }
+                (_, Change::Names(node, names)) => {
                     let folder = held.entry(*node);
                     let Content::Folder(entries) =
                         folder.or_insert(Content::Folder(BTreeMap::new()))
@@ -163,18 +182,30 @@ impl Recording {
                         };
                     }
                 }
-                Change::Bytes(node, at, bytes) => {
+                (_, Change::Bytes(node, at, bytes)) => {
                     let file = held.entry(*node).or_insert(Content::File(Vec::new()));
                     file.write(*at, bytes);
                 }
-                Change::Length(node, len) => {
+                (_, Change::Length(node, len)) => {
                     let file = held.entry(*node).or_insert(Content::File(Vec::new()));
                     file.resize(*len);
                 }
-                Change::Synced(_) => unreachable!("a sync is nothing that is kept"),
+                (_, Change::Synced(_)) => unreachable!("a sync is nothing that is kept"),
             }
         }
         state.copy_out(INodeNo::ROOT.0, &held, target);
+    }
+}
+
+/// What chance leaves of a change of so many bytes; nothing without chance.
+fn some_of(bytes: u64, random: &mut Option<Random>) -> Left {
+    let Some(random) = random else {
+        return Left::Nothing;
+    };
+    match random.below(4) {
+        0 if bytes > 0 => Left::Part(random.below(bytes)),
+        0 | 1 => Left::All,
+        _ => Left::Nothing,
     }
 }
 
@@ -285,10 +316,14 @@ impl Content {
     }
 
     fn write(&mut self, at: u64, bytes: &[u8]) {
+        let end = at + bytes.len() as u64;
+        self.lengthen(end);
+        self.file()[at as usize..end as usize].copy_from_slice(bytes);
+    }
+
+    fn lengthen(&mut self, len: u64) {
         let file = self.file();
-        let end = at as usize + bytes.len();
-        file.resize(file.len().max(end), 0);
-        file[at as usize..end].copy_from_slice(bytes);
+        file.resize(file.len().max(len as usize), 0);
     }
 
     fn resize(&mut self, len: u64) {
@@ -336,7 +371,12 @@ impl Served {
 
     fn sync(&self, request: &Request, node: INodeNo, reply: ReplyEmpty) {
         let mut state = self.state();
-        if state.deadly.take_if(|deadly| *deadly == node.0).is_some() {
+        let last = state.changes.iter().rev().find_map(|change| match change {
+            Change::Names(of, _) if *of == node.0 => Some(true),
+            Change::Synced(of) if *of == node.0 => Some(false),
+            _ => None,
+        });
+        if last == Some(true) && state.deadly.take_if(|deadly| *deadly == node.0).is_some() {
             let process = Pid::from_raw(request.pid() as i32).expect("a process");
             kill_process(process, Signal::KILL).expect("it can be killed");
         } else {

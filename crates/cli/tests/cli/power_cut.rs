@@ -56,6 +56,20 @@ impl Machine {
         );
     }
 
+    /// What the client has seen of the repository is there, by which it notices an older one.
+    #[track_caller]
+    fn remembers(&self) {
+        let files = fs::read_dir(self.disk().join("state")).expect("the folder is there");
+        let seen: Vec<_> = files
+            .map(|file| file.expect("it can be listed"))
+            .filter(|file| file.file_name().to_string_lossy().starts_with("seen-"))
+            .collect();
+        assert_eq!(seen.len(), 1, "what was seen is lost");
+        assert_ne!(seen[0].metadata().expect("it is there").len(), 0);
+        let said = self.tabane(["snapshots"]).succeeds().stderr;
+        assert_eq!(said, "", "it is damaged");
+    }
+
     /// The version comes back.
     #[track_caller]
     fn restores(&self, version: usize) {
@@ -125,6 +139,9 @@ fn live(machine: &Machine, disk: &LosingDisk, init: &[String]) -> History {
 
 /// Looks at the disk as it may be after a cut.
 fn holds(machine: &Machine, history: &History, cut: usize, init: &[String], goes_on: bool) {
+    if history.backed_up[0] <= cut {
+        machine.remembers();
+    }
     if cut < history.initialized {
         let again = machine.tabane(init);
         if again.code != Some(0) {
@@ -243,9 +260,8 @@ fn nothing_that_was_told_is_lost_with_power() {
     );
 }
 
-/// Others rely on what a client has put that was killed before it had synced it.
-#[test]
-fn what_a_killed_client_has_put_lasts_once_others_rely_on_it() {
+/// Kills a backup when it syncs this folder of the repository, lets others go on, and cuts power.
+fn survives_a_killed_client(folder: &str, others: impl Fn(&Machine)) {
     if !can_mount("power cuts") {
         return;
     }
@@ -257,15 +273,31 @@ fn what_a_killed_client_has_put_lasts_once_others_rely_on_it() {
     let machine = Machine { bed, repository };
     machine.tabane(["init"]).succeeds();
     fs::write(changing(&machine.bed), content(0)).expect("a file");
-    disk.kill_at_sync(Path::new("repository/index"));
+    disk.kill_at_sync(&Path::new("repository").join(folder));
     assert_eq!(machine.backup(0).code, None, "it was killed");
-    machine.backup(0).succeeds();
+    others(&machine);
     let changes = disk.changes();
     let recording = disk.unmount();
     fs::remove_dir(&path).expect("it is empty");
     recording.after_cut(changes, Kept::Nothing, &path);
     machine.restores(0);
     machine.checks();
+}
+
+/// Others rely on what a client has put that was killed before it had synced it.
+#[test]
+fn what_a_killed_client_has_put_lasts_once_others_rely_on_it() {
+    survives_a_killed_client("index", |machine| {
+        machine.backup(0).succeeds();
+    });
+}
+
+#[test]
+fn a_snapshot_of_a_killed_client_lasts_once_somebody_has_seen_it() {
+    survives_a_killed_client("snapshots", |machine| {
+        let list = machine.tabane(["snapshots"]).succeeds().stdout;
+        assert!(list.contains("v0"), "{list}");
+    });
 }
 
 /// Five folders of one disk: power cuts all at once.

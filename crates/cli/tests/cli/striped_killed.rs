@@ -141,4 +141,5 @@ fn killed_at_random_moments() {
     comes_back(&bed, ends_well);
     ends_well(tabane(&bed, ["check", "--read-data"]));
     println!("killed {killed} of {kills} runs before their end");
+    assert_ne!(killed, 0);
 }

@@ -1,12 +1,12 @@
 //! Files that only their owner may read, written whole or not at all.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
-use tabane_storage::{random, sync_name};
+use tabane_storage::{make_directory, random, sync_name};
 
 /// Prefix of the names of files that are being written.
 pub const TEMPORARY: &str = "tmp-";
@@ -28,10 +28,7 @@ pub fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
             .open(&temporary)
     };
     let file = create().or_else(|_| {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)?;
+        make_directory(folder)?;
         create()
     })?;
     Ok((file, temporary))
