@@ -40,7 +40,7 @@
 #                   as far as MODELS says
 #   make simulate   lets many clients use one repository on storage that fails, in as many ways as SEEDS says, in memory
 #                   and over a set of targets; prints the smallest run that fails
-#   make miri       unit tests of the kernels, and AES-GCM by the portable ones, under Miri (nightly Rust with miri)
+#   make miri       the examples of the kernels, and a test of AES-GCM, by portable code under Miri (nightly Rust with miri)
 #   make coverage   prints which share of the lines and branches of repository, stripes and code the tests reach; COVERAGE
 #                   names the crates; needs nightly Rust with llvm-tools, and cargo-llvm-cov
 #   make fuzz-coverage  prints which share of the lines of each parser its kept inputs reach; needs the same
@@ -362,7 +362,7 @@ figures:
 	@built=$$($(TARGET))/debug; "$$built/examples/figures" "$$built/tabane"
 
 miri:
-	MIRIFLAGS=-Zmiri-disable-isolation TABANE_SIMD=portable $(CARGO) +nightly miri test -p tabane-lanes --lib
+	MIRIFLAGS=-Zmiri-disable-isolation TABANE_SIMD=portable $(CARGO) +nightly miri test -p tabane-lanes --doc
 	MIRIFLAGS=-Zmiri-disable-isolation TABANE_SIMD=portable $(CARGO) +nightly miri test -p tabane-lanes --test gcm the_counter_wraps
 
 # Branches need nightly Rust. What the tests of nodes, of the command and simulated runs reach counts, too.

@@ -105,7 +105,8 @@ const COLUMNS: usize = if cfg!(target_arch = "aarch64") { 1 } else { 3 };
 
 /// The column of [`COSTS`] for this processor.
 fn column() -> usize {
-    #[cfg(target_arch = "x86_64")]
+    // Miri knows no assembly.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use core::arch::x86_64::__cpuid;
         let maker = __cpuid(0);

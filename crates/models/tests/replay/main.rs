@@ -480,11 +480,13 @@ fn the_program_can_do_what_the_model_does() {
     let mut model = Removal::new(2, 2);
     model.is_far = true;
     let mut steps: BTreeMap<Step, usize> = BTreeMap::new();
+    let mut left: BTreeMap<Step, usize> = BTreeMap::new();
     for seed in first..first + seeds {
         let walk = walk(&model, seed, [2, 5, 12, 30][seed as usize % 4]);
         let mut failures = Vec::new();
         while let Err((at, why)) = replay(&model, &walk) {
             failures.push((at, format!("step {at} of {}: {why}", walk.taken.len())));
+            *left.entry(walk.taken[at].step).or_default() += 1;
             if failures.len() == TRIES {
                 let (at, _) = failures.iter().max().expect("there are some");
                 for (number, step) in walk.taken[..=*at].iter().enumerate() {
@@ -498,7 +500,9 @@ fn the_program_can_do_what_the_model_does() {
         }
     }
     let total: usize = steps.values().sum();
-    println!("{seeds} ways of {total} steps: {steps:#?}");
+    println!("{seeds} ways of {total} steps: {steps:#?}, left at {left:#?}");
+    // The choice among packs takes it off the way in a few tries of a hundred.
+    assert!(left.values().sum::<usize>() <= seeds as usize / 5 + TRIES);
     if (first, seeds) == (0, SEEDS) {
         let left_out = |step: &&Step| !steps.contains_key(step);
         let left_out: Vec<Step> = Step::ALL.iter().filter(left_out).copied().collect();
