@@ -178,9 +178,9 @@ test-restic:
 # Rings and clusters once more, with what needs a library of the system. Not the command: whatever is linked with
 # libfabric takes a fifth of a second to begin.
 LIBFABRIC = /usr/include/rdma/fabric.h
+LIBFABRIC_TESTS = --features tabane-node/libfabric --test copies --test endpoints --test libfabric --test tcp --test nodes
 test-libfabric:
-	@if [ -e $(LIBFABRIC) ]; then $(CARGO_TEST) --features tabane-node/libfabric \
-		--test copies --test endpoints --test libfabric --test tcp --test nodes -- --show-output; \
+	@if [ -e $(LIBFABRIC) ]; then $(CARGO_TEST) $(LIBFABRIC_TESTS) -- --show-output; \
 	else printf '\n%s\n\n' "NOT RUN: endpoints over libfabric: $(LIBFABRIC) is missing (Debian package libfabric-dev)"; fi
 
 # What computes by the kernels, once for each instruction set that the processor has.
@@ -222,6 +222,9 @@ test-arm-short:
 test-kernels:
 	$(CARGO_TEST) --test hot_loops
 	@$(MAKE) test-arm-short
+# What test-libfabric needs.
+build-libfabric:
+	@[ ! -e $(LIBFABRIC) ] || $(CARGO_TEST) $(LIBFABRIC_TESTS) --no-run
 test-arm: arm-tools
 	$(ARM_CARGO) clippy $(CARGOFLAGS) --target $(ARM) -p tabane-lanes --all-targets -- -D warnings
 	@set -e; place=$$($(TARGET))/$(ARM); mkdir -p "$$place"; \
