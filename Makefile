@@ -182,6 +182,8 @@ LIBFABRIC_TESTS = --features tabane-node/libfabric --test copies --test endpoint
 test-libfabric:
 	@if [ -e $(LIBFABRIC) ]; then $(CARGO_TEST) $(LIBFABRIC_TESTS) -- --show-output; \
 	else printf '\n%s\n\n' "NOT RUN: endpoints over libfabric: $(LIBFABRIC) is missing (Debian package libfabric-dev)"; fi
+build-libfabric:
+	@[ ! -e $(LIBFABRIC) ] || $(CARGO_TEST) $(LIBFABRIC_TESTS) --no-run
 
 # What computes by the kernels, once for each instruction set that the processor has.
 SIMD_TESTS = (tabane_lanes|tabane_engine|tabane_format|tabane_parity|every_backend|streaming|vmac)-
@@ -222,9 +224,6 @@ test-arm-short:
 test-kernels:
 	$(CARGO_TEST) --test hot_loops
 	@$(MAKE) test-arm-short
-# What test-libfabric needs.
-build-libfabric:
-	@[ ! -e $(LIBFABRIC) ] || $(CARGO_TEST) $(LIBFABRIC_TESTS) --no-run
 test-arm: arm-tools
 	$(ARM_CARGO) clippy $(CARGOFLAGS) --target $(ARM) -p tabane-lanes --all-targets -- -D warnings
 	@set -e; place=$$($(TARGET))/$(ARM); mkdir -p "$$place"; \

@@ -68,6 +68,11 @@ def output(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
+def check_out(tree):
+    subprocess.run(["git", "-C", tree, "checkout", "--quiet", "--force", "--detach", output("git", "rev-parse", "HEAD")],
+                   check=True)
+
+
 def build(tree, environment):
     subprocess.run(["cargo", "build", "--quiet", "--locked", "--release", "-p", "tabane-simulation"],
                    cwd=tree, env=environment | {"RUSTFLAGS": "-Awarnings"}, check=True)
@@ -88,8 +93,7 @@ def main():
     if not os.path.isdir(copy):
         subprocess.run(["git", "worktree", "add", "--quiet", "--detach", copy, "HEAD"], check=True)
     environment = dict(os.environ, CARGO_TARGET_DIR=target)
-    subprocess.run(["git", "-C", copy, "checkout", "--quiet", "--force", "--detach", output("git", "rev-parse", "HEAD")],
-                   check=True)
+    check_out(copy)
     build(copy, environment)
     program = os.path.join(target, "release", "tabane-simulation")
     without = shutil.copy(program, os.path.join(target, "without-defects"))
@@ -97,8 +101,7 @@ def main():
     for name, what, place, file, text, other in DEFECTS:
         if names and name not in names:
             continue
-        subprocess.run(["git", "-C", copy, "checkout", "--quiet", "--force", "--detach", output("git", "rev-parse", "HEAD")],
-                       check=True)
+        check_out(copy)
         path = os.path.join(copy, file)
         with open(path, encoding="utf-8") as opened:
             source = opened.read()
